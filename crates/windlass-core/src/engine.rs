@@ -1,0 +1,412 @@
+//! The engine: events, their states, and the steps of a turn.
+//!
+//! # Invariants
+//!
+//! - An event is in a ready queue exactly if it is active, not in flight and not deferred.
+//! - A payload is in its slot exactly if its event is not in flight.
+//! - A timer runs in the queue exactly if its event is pending and has a deadline.
+//! - A handle has a slot as long as an event names it, and one more step until the driver has been
+//!   told to remove it.
+//!
+//! # Threads
+//!
+//! None of its own and no lock: a driver with several threads keeps it behind a mutex, and holds
+//! that during a call, never while a payload runs or is dropped.
+
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod counters;
+pub(crate) mod dump;
+pub(crate) mod error;
+mod registry;
+pub(crate) mod token;
+mod turn;
+pub(crate) mod watcher;
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::demultiplexer::Change;
+use crate::engine::config::{EngineConfig, PRIORITIES_MAX, RunMode};
+use crate::engine::control::Control;
+use crate::engine::counters::Counters;
+use crate::engine::dump::EventInfo;
+use crate::engine::watcher::Watchers;
+use crate::event_table::{EventTable, Kind, Pending, Source, State};
+use crate::handle_set::HandleSet;
+use crate::id::{EventId, HandleId, NONE, RawHandle};
+use crate::ready_queue::ReadyQueues;
+use crate::signal_set::SignalSet;
+use crate::time::Instant;
+use crate::timer_queue::{CommonTimeout, CommonTimeoutError, Due, TimerQueue};
+
+/// A handler's answer: what is to become of its event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Keep it, initialised: watched again only when enabled.
+    Disable,
+    /// Leave it as it is: a persistent event stays pending, a one-shot one stays initialised.
+    Keep,
+    /// Make it pending (again) and start its timeout anew.
+    Rearm,
+    /// Remove it.
+    Remove,
+}
+
+/// The sans-I/O engine, generic over the payload that it carries for each event.
+pub struct Engine<P> {
+    pub(crate) config: EngineConfig,
+    events: EventTable,
+    payloads: Vec<Option<P>>,
+    handles: HandleSet,
+    timers: TimerQueue,
+    ready: ReadyQueues,
+    /// The first event of each signal.
+    signals: [u32; SignalSet::NUMBER_MAX as usize + 1],
+    watchers: Watchers<P>,
+    control: Control,
+    counters: Counters,
+    mode: RunMode,
+    /// Counts activation steps: what is activated after one is fresh until the next.
+    epoch: u32,
+    due: Vec<Due>,
+}
+
+impl<P> Engine<P> {
+    /// An engine without events.
+    ///
+    /// # Panics
+    ///
+    /// If the number of priorities is not in 1 to 256.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        assert!(
+            (1..=PRIORITIES_MAX).contains(&config.priorities),
+            "an engine has 1 to {PRIORITIES_MAX} priorities, not {}",
+            config.priorities
+        );
+        Self {
+            config,
+            events: EventTable::default(),
+            payloads: Vec::new(),
+            handles: HandleSet::new(config.notify),
+            timers: TimerQueue::new(),
+            ready: ReadyQueues::new(config.priorities),
+            signals: [NONE; SignalSet::NUMBER_MAX as usize + 1],
+            watchers: Watchers::default(),
+            control: Control::default(),
+            counters: Counters::default(),
+            mode: RunMode::default(),
+            epoch: 0,
+            due: Vec::new(),
+        }
+    }
+
+    /// Sets how the run that begins now goes. Stops that were asked for before stay in force.
+    pub fn begin_run(&mut self, mode: RunMode) {
+        self.mode = mode;
+    }
+
+    /// Forgets stops that were asked for before (libevent does so when a loop is entered).
+    pub fn forget_stops(&mut self) {
+        self.control = Control::default();
+    }
+
+    /// Ends the run as soon as the running handler is done; active events stay active.
+    pub fn break_loop(&mut self) {
+        self.control.break_asked = true;
+    }
+
+    /// Ends the run when the active events of this turn's priority have run.
+    pub fn exit_loop(&mut self) {
+        self.control.exit_asked = true;
+    }
+
+    /// Ends the run, as [`exit_loop`](Self::exit_loop) does, in the first turn at or after
+    /// `deadline`. A deadline in the past lets one more turn pass.
+    pub fn exit_loop_at(&mut self, deadline: Instant) {
+        let earlier = self
+            .control
+            .exit_deadline
+            .map_or(deadline, |before| before.min(deadline));
+        self.control.exit_deadline = Some(earlier);
+    }
+
+    /// Ends this turn after the running handler: the demultiplexer is asked again, and the most
+    /// urgent events run first.
+    pub fn continue_loop(&mut self) {
+        self.control.continue_asked = true;
+    }
+
+    /// Whether a break was asked for and the run has not ended yet.
+    #[must_use]
+    pub fn break_asked(&self) -> bool {
+        self.control.break_asked
+    }
+
+    /// Whether an exit was asked for and the run has not ended yet.
+    #[must_use]
+    pub fn exit_asked(&self) -> bool {
+        self.control.exit_asked
+    }
+
+    /// Keeps the loop from being empty until [`release`](Self::release) (a virtual event).
+    pub fn hold(&mut self) {
+        self.counters.holds += 1;
+        self.counters.holds_max = self.counters.holds_max.max(self.counters.holds);
+    }
+
+    /// Takes one hold back.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn release(&mut self) {
+        self.counters.holds = self
+            .counters
+            .holds
+            .checked_sub(1)
+            .expect("release without a hold");
+    }
+
+    /// Whether nothing keeps the loop running: no event pending or active, no hold, no handler
+    /// running.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let counters = &self.counters;
+        counters.pending + counters.active + counters.holds + counters.in_flight == 0
+    }
+
+    /// The counters.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Sets the maxima of the counters to the present numbers.
+    pub fn reset_maxima(&mut self) {
+        self.counters.pending_max = self.counters.pending;
+        self.counters.active_max = self.counters.active;
+        self.counters.holds_max = self.counters.holds;
+    }
+
+    /// When the next timer is due.
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        let timer = self.timers.next_deadline();
+        [timer, self.control.exit_deadline]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Makes a timeout length that many events share.
+    ///
+    /// # Errors
+    ///
+    /// If too many different lengths are common already.
+    pub fn common_timeout(
+        &mut self,
+        length: Duration,
+    ) -> Result<CommonTimeout, CommonTimeoutError> {
+        self.timers.common_timeout(length)
+    }
+
+    /// Whether the driver has something to tell its demultiplexer.
+    #[must_use]
+    #[inline]
+    pub fn has_changes(&self) -> bool {
+        self.handles.has_changes()
+    }
+
+    /// Appends to `changes` what the driver must tell its demultiplexer before it waits, in order.
+    /// It counts as done: a failure is told by [`registration_failed`](Self::registration_failed).
+    pub fn take_changes(&mut self, changes: &mut Vec<Change>) {
+        self.handles.take_changes(&self.events, changes);
+    }
+
+    /// Notes that a registration could not be made or changed: its pending events become active
+    /// with an error, as there is nothing left that would report it.
+    pub fn registration_failed(&mut self, handle: HandleId) {
+        let Some(index) = self.handles.find(handle) else {
+            return;
+        };
+        self.handles.note_failure(index);
+        self.report(index, crate::Readiness::ERROR);
+    }
+
+    /// Forgets what the demultiplexer watches: everything will be registered anew (after a fork,
+    /// or with another back end).
+    pub fn mark_all_unapplied(&mut self) {
+        self.handles.mark_all_unapplied();
+    }
+
+    /// The signals that pending events wait for.
+    #[must_use]
+    pub fn watched_signals(&self) -> SignalSet {
+        let mut set = SignalSet::default();
+        for number in 1..=SignalSet::NUMBER_MAX {
+            let mut at = self.signals[number as usize];
+            while at != NONE {
+                let slot = self.events.slot(at);
+                if slot.state.pending {
+                    set.add(number);
+                    break;
+                }
+                at = slot.sibling;
+            }
+        }
+        set
+    }
+
+    /// Where an event stands, if it exists.
+    #[must_use]
+    pub fn state(&self, id: EventId) -> Option<State> {
+        self.events
+            .find(id)
+            .map(|index| self.events.slot(index).state)
+    }
+
+    /// When an event is due, if it exists and is armed.
+    #[must_use]
+    pub fn deadline(&self, id: EventId) -> Option<Instant> {
+        self.events
+            .find(id)
+            .and_then(|index| self.timers.deadline(index))
+    }
+
+    /// The registration that an event belongs to.
+    #[must_use]
+    pub fn handle_of(&self, id: EventId) -> Option<HandleId> {
+        let index = self.events.find(id)?;
+        let slot = self.events.slot(index);
+        (slot.kind == Kind::Handle).then(|| self.handles.id_of(slot.subject))
+    }
+
+    /// The number of a handle that is registered.
+    #[must_use]
+    pub fn raw_of(&self, handle: HandleId) -> Option<RawHandle> {
+        self.handles
+            .find(handle)
+            .map(|index| self.handles.slot(index).raw)
+    }
+
+    /// An event's payload, unless it is in flight.
+    #[must_use]
+    pub fn payload(&self, id: EventId) -> Option<&P> {
+        let index = self.events.find(id)?;
+        self.payloads[index as usize].as_ref()
+    }
+
+    /// An event's payload, unless it is in flight.
+    #[must_use]
+    pub fn payload_mut(&mut self, id: EventId) -> Option<&mut P> {
+        let index = self.events.find(id)?;
+        self.payloads[index as usize].as_mut()
+    }
+
+    /// What is known of one event.
+    #[must_use]
+    pub fn info(&self, id: EventId) -> Option<EventInfo> {
+        self.events.find(id).map(|index| self.info_at(index))
+    }
+
+    /// All events, in no particular order.
+    pub fn infos(&self) -> impl Iterator<Item = EventInfo> {
+        (0_u32..)
+            .zip(&self.events.slots)
+            .filter(|(_, slot)| slot.kind != Kind::Free)
+            .map(|(index, _)| self.info_at(index))
+    }
+
+    fn info_at(&self, index: u32) -> EventInfo {
+        let slot = self.events.slot(index);
+        let source = match slot.kind {
+            Kind::Handle => {
+                let handle = self.handles.slot(slot.subject);
+                let (raw, trigger) = (handle.raw, handle.trigger);
+                Source::Handle {
+                    raw,
+                    interest: slot.interest,
+                    trigger,
+                }
+            }
+            Kind::Signal => Source::Signal(slot.subject as i32),
+            Kind::Timer => Source::Timer,
+            Kind::User | Kind::Free => Source::User,
+        };
+        EventInfo {
+            id: self.events.id_of(index),
+            source,
+            state: slot.state,
+            priority: slot.priority,
+            persistent: !slot.one_shot,
+            internal: slot.internal,
+            timeout: slot.timeout,
+            deadline: self.timers.deadline(index),
+        }
+    }
+
+    /// Makes an event active, or adds to what happened to one that is.
+    #[inline]
+    fn make_active(&mut self, index: u32, happened: impl FnOnce(&mut Pending)) {
+        let slot = self.events.slot_mut(index);
+        happened(&mut slot.happened);
+        if slot.state.active {
+            return;
+        }
+        slot.state.active = true;
+        slot.epoch = self.epoch;
+        if !slot.internal {
+            self.counters.active += 1;
+            self.counters.active_max = self.counters.active_max.max(self.counters.active);
+        }
+        // In flight: queued when it settles.
+        if !slot.state.in_flight {
+            self.ready.push(&mut self.events, index);
+        }
+    }
+
+    /// Takes an active event out of its queue; what happened to it is forgotten.
+    fn make_inactive(&mut self, index: u32) {
+        let slot = self.events.slot_mut(index);
+        slot.happened = Pending::default();
+        if !slot.state.active {
+            return;
+        }
+        slot.state.active = false;
+        let queued = !slot.state.in_flight && !core::mem::take(&mut slot.deferred);
+        self.counters.active -= usize::from(!slot.internal);
+        if queued {
+            self.ready.unlink(&mut self.events, index);
+        }
+    }
+
+    #[inline]
+    fn set_pending(&mut self, index: u32, pending: bool) {
+        let slot = self.events.slot_mut(index);
+        if core::mem::replace(&mut slot.state.pending, pending) == pending {
+            return;
+        }
+        let (kind, subject) = (slot.kind, slot.subject);
+        if !slot.internal {
+            if pending {
+                self.counters.pending += 1;
+                self.counters.pending_max = self.counters.pending_max.max(self.counters.pending);
+            } else {
+                self.counters.pending -= 1;
+            }
+        }
+        if kind == Kind::Handle {
+            self.handles.mark_dirty(subject);
+        }
+    }
+}
+
+impl<P> fmt::Debug for Engine<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("counters", &self.counters)
+            .field("control", &self.control)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,263 @@
+//! Event table: what each event waits for, and its state.
+//!
+//! Slots are reused with the next generation. What changes with each activation is kept together;
+//! the payloads (handlers) lie in an array of their own, so that a timer's re-arm does not touch
+//! them.
+
+use core::time::Duration;
+
+use crate::id::{EventId, NONE, RawHandle};
+use crate::interest::{Interest, Readiness, Trigger};
+use crate::timer_queue::CommonTimeout;
+
+/// What an event is to wait for, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct EventSpec {
+    /// What makes it active.
+    pub source: Source,
+    /// Whether it stays pending when it becomes active.
+    pub lifetime: Lifetime,
+    /// Its class: 0 is the most urgent. Must be below the engine's number of priorities.
+    pub priority: u8,
+    /// A timeout, started when the event is enabled; on a persistent event restarted whenever it
+    /// becomes active.
+    pub timeout: Option<Timeout>,
+    /// From when a restarted timeout counts.
+    pub catch_up: CatchUp,
+    /// Whether it keeps the loop running.
+    pub accounting: Accounting,
+}
+
+impl EventSpec {
+    /// A persistent event of priority 0 without timeout.
+    pub const fn new(source: Source) -> Self {
+        Self {
+            source,
+            lifetime: Lifetime::Persistent,
+            priority: 0,
+            timeout: None,
+            catch_up: CatchUp::Delay,
+            accounting: Accounting::Counted,
+        }
+    }
+}
+
+/// What makes an event active, besides its timeout and [`activate_event`](crate::Engine).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Readiness of a handle. Several events may watch one handle.
+    Handle {
+        /// The handle's number; not negative.
+        raw: RawHandle,
+        /// What is waited for; nothing at all is allowed, for the moment.
+        interest: Interest,
+        /// Level or edge; the same for all events of a handle.
+        trigger: Trigger,
+    },
+    /// A signal, 1 to 64.
+    Signal(i32),
+    /// Nothing but its timeout or deadline.
+    Timer,
+    /// Nothing but being activated by the program.
+    User,
+}
+
+/// Whether an event stays pending when it becomes active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lifetime {
+    /// It goes back to initialised before its handler runs.
+    OneShot,
+    /// It stays pending until disabled or removed.
+    #[default]
+    Persistent,
+}
+
+/// A timeout's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timeout {
+    /// This long.
+    After(Duration),
+    /// A length that many events share.
+    Common(CommonTimeout),
+}
+
+/// From when the timeout of a persistent event counts after it fired (the missed-tick policy).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CatchUp {
+    /// From each deadline: a late timer fires once for each period missed, as fast as turns go.
+    Burst,
+    /// From now: the distance of two firings is never less than the period.
+    #[default]
+    Delay,
+    /// From the last deadline, leaving out periods that are over: stays on the grid, never bunches.
+    Skip,
+}
+
+/// Whether an event keeps the loop running and shows in the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accounting {
+    /// As any event of a program.
+    #[default]
+    Counted,
+    /// The driver's own (a wake-up channel): a loop with nothing else is empty.
+    Internal,
+}
+
+/// Where an event stands. Initialised is neither pending nor active.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// Watched for what it waits for.
+    pub pending: bool,
+    /// Something happened; its handler is yet to run.
+    pub active: bool,
+    /// Its handler is running.
+    pub in_flight: bool,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Free,
+    Handle,
+    Signal,
+    Timer,
+    User,
+}
+
+/// One event.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) generation: u32,
+    /// Neighbours in the ready queue; `next` also links the free list.
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+    /// When it became active: the count of activation steps.
+    pub(crate) epoch: u32,
+    /// The handle's slot, or the signal's number.
+    pub(crate) subject: u32,
+    /// The next event of the same handle or signal.
+    pub(crate) sibling: u32,
+    pub(crate) kind: Kind,
+    pub(crate) priority: u8,
+    pub(crate) interest: Interest,
+    pub(crate) state: State,
+    /// Active, but held back until another event of its handle has settled.
+    pub(crate) deferred: bool,
+    pub(crate) internal: bool,
+    pub(crate) one_shot: bool,
+    pub(crate) catch_up: CatchUp,
+    pub(crate) timeout: Option<Timeout>,
+    pub(crate) happened: Pending,
+}
+
+/// What happened to an event since its handler was last called.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) readiness: Readiness,
+    pub(crate) timed_out: bool,
+    pub(crate) signalled: bool,
+    pub(crate) user: bool,
+    pub(crate) count: u32,
+    /// The deadline that was reached, if it timed out.
+    pub(crate) deadline: u64,
+}
+
+/// All events.
+#[derive(Debug)]
+pub(crate) struct EventTable {
+    pub(crate) slots: Vec<Slot>,
+    free: u32,
+}
+
+impl Default for EventTable {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+        }
+    }
+}
+
+impl EventTable {
+    /// Takes a free slot for an event; it starts initialised, with no subject. Nothing if 2^32 - 1
+    /// events exist.
+    pub(crate) fn take_slot(&mut self, kind: Kind, spec: &EventSpec) -> Option<u32> {
+        let index = if self.free == NONE {
+            let index = u32::try_from(self.slots.len())
+                .ok()
+                .filter(|&index| index != NONE)?;
+            self.slots.push(Slot::free(0));
+            index
+        } else {
+            let index = self.free;
+            self.free = self.slots[index as usize].next;
+            index
+        };
+        let generation = self.slots[index as usize].generation;
+        self.slots[index as usize] = Slot {
+            kind,
+            priority: spec.priority,
+            internal: spec.accounting == Accounting::Internal,
+            one_shot: spec.lifetime == Lifetime::OneShot,
+            catch_up: spec.catch_up,
+            timeout: spec.timeout,
+            ..Slot::free(generation)
+        };
+        Some(index)
+    }
+
+    /// Frees a slot: ids of its occupant name nothing from now on.
+    pub(crate) fn free_slot(&mut self, index: u32) {
+        let generation = self.slots[index as usize].generation.wrapping_add(1);
+        self.slots[index as usize] = Slot {
+            next: self.free,
+            ..Slot::free(generation)
+        };
+        self.free = index;
+    }
+
+    /// The slot of a living event.
+    #[inline]
+    pub(crate) fn find(&self, id: EventId) -> Option<u32> {
+        let slot = self.slots.get(id.index() as usize)?;
+        (slot.generation == id.generation() && slot.kind != Kind::Free).then_some(id.index())
+    }
+
+    pub(crate) fn id_of(&self, index: u32) -> EventId {
+        EventId::new(index, self.slots[index as usize].generation)
+    }
+
+    #[inline]
+    pub(crate) fn slot(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn slot_mut(&mut self, index: u32) -> &mut Slot {
+        &mut self.slots[index as usize]
+    }
+}
+
+impl Slot {
+    fn free(generation: u32) -> Self {
+        Self {
+            generation,
+            next: NONE,
+            previous: NONE,
+            epoch: 0,
+            subject: NONE,
+            sibling: NONE,
+            kind: Kind::Free,
+            priority: 0,
+            interest: Interest::NONE,
+            state: State::default(),
+            deferred: false,
+            internal: false,
+            one_shot: false,
+            catch_up: CatchUp::Delay,
+            timeout: None,
+            happened: Pending::default(),
+        }
+    }
+}

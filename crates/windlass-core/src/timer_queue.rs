@@ -1,0 +1,524 @@
+//! Timer queue: deadlines of events in O(1), expired in exact order.
+//!
+//! A hierarchical wheel whose buckets are unsorted arrays, in front of a small heap for what is
+//! due within the current tick. Exactness does not depend on the tick: whatever expires is sorted
+//! by deadline, then by order of arming.
+//!
+//! # How it works
+//!
+//! - The wheel has [`LEVELS`] levels of 64 buckets. A deadline goes to the level of the highest
+//!   digit (base 64) in which its tick differs from the horizon's, so any 64-bit deadline fits and
+//!   nothing ever wraps. The horizon moves only as far as the time handed in.
+//! - An entry is 16 bytes, appended to its bucket: no pointer is followed. Disarming only marks the
+//!   timer: its entry is dropped when met, or revived if the timer is armed again no earlier than
+//!   it. Arming later than the entry says only writes the new deadline; the entry moves when met.
+//! - Dead entries never outnumber live ones by more than [`DEAD_SLACK`]: then all are swept.
+//! - Timers of equal length may go to a common queue, a FIFO of its own.
+//!
+//! # Cost
+//!
+//! Arm, re-arm, disarm: O(1), amortised over sweeps. Expire: O(log b) each in the size b of the
+//! last bucket, plus at most one move per level. Next deadline: exact while the first bucket is
+//! small ([`EXACT_LEN_MAX`]), else possibly too early by timers disarmed since.
+
+mod common;
+mod wheel;
+
+use core::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+pub use self::common::{CommonTimeout, CommonTimeoutError};
+
+use self::common::CommonQueues;
+use self::wheel::Wheel;
+use crate::time::Instant;
+
+/// Deadlines by timer index, and what is due.
+///
+/// Timers are named by small integers that the caller hands out (the engine's event slots); a
+/// timer that was never armed costs nothing.
+#[derive(Debug, Default)]
+pub struct TimerQueue {
+    slots: Vec<Slot>,
+    wheel: Wheel,
+    near: BinaryHeap<Reverse<Entry>>,
+    common: CommonQueues,
+    /// Orders armings: ties of equal deadlines run in this order.
+    sequence: u64,
+    armed_count: usize,
+    /// Entries in wheel and near heap, dead ones included.
+    entry_count: usize,
+    /// The next deadline, if known.
+    next: Option<u64>,
+    /// Scratch of `expire`.
+    taken: Vec<Entry>,
+}
+
+/// A timer that expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The deadline that was reached, in nanoseconds.
+    pub deadline_ns: u64,
+    sequence: u64,
+    /// Which timer.
+    pub index: u32,
+}
+
+impl Due {
+    fn order(&self, other: &Self) -> Ordering {
+        (self.deadline_ns, self.sequence).cmp(&(other.deadline_ns, other.sequence))
+    }
+}
+
+/// What is known of one timer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// When it is due, if `armed`.
+    deadline: u64,
+    /// The deadline of its live entry, if `queued`; never later than `deadline` while armed.
+    entry_deadline: u64,
+    sequence: u64,
+    /// The tag of its live entry; every other entry of this timer is dead.
+    tag: u32,
+    armed: bool,
+    /// Whether an entry with this tag is in the wheel, the near heap or a common queue.
+    queued: bool,
+    /// Whether that entry is in a common queue.
+    common: bool,
+}
+
+/// A deadline of a timer as queued: still to be checked against the timer's slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    deadline: u64,
+    index: u32,
+    tag: u32,
+}
+
+/// Buckets up to this length are scanned for their exact first deadline.
+const EXACT_LEN_MAX: usize = 64;
+/// Dead entries beyond the number of live ones that are put up with.
+const DEAD_SLACK: usize = 1024;
+/// Due timers in one bucket beyond which the bucket is split by level before it is sorted.
+const SORT_LEN_MAX: usize = 512;
+
+impl TimerQueue {
+    /// An empty queue. Its clock starts at [`Instant::ZERO`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many timers are armed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.armed_count
+    }
+
+    /// Whether no timer is armed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.armed_count == 0
+    }
+
+    /// When `index` is due, if it is armed.
+    #[must_use]
+    pub fn deadline(&self, index: u32) -> Option<Instant> {
+        let slot = self.slots.get(index as usize)?;
+        slot.armed.then(|| Instant::from_nanos(slot.deadline))
+    }
+
+    /// Arms `index` for `deadline`, in place of what it was armed for.
+    ///
+    /// A deadline in the past is due at the next [`expire`](Self::expire).
+    #[inline]
+    pub fn arm(&mut self, index: u32, deadline: Instant) {
+        let deadline = deadline.as_nanos();
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let slot = self.slot_mut(index);
+        let was_armed = core::mem::replace(&mut slot.armed, true);
+        let was = core::mem::replace(&mut slot.deadline, deadline);
+        slot.sequence = sequence;
+        if slot.queued && !slot.common && slot.entry_deadline <= deadline {
+            // The entry is met first and moves then.
+            if self.next == Some(was) && was_armed {
+                self.next = None;
+            } else {
+                self.note_earlier(deadline);
+            }
+        } else {
+            slot.tag = slot.tag.wrapping_add(1);
+            slot.queued = true;
+            slot.common = false;
+            slot.entry_deadline = deadline;
+            let entry = Entry {
+                deadline,
+                index,
+                tag: slot.tag,
+            };
+            self.insert(entry);
+            if was_armed && self.next == Some(was) && deadline > was {
+                self.next = None;
+            } else {
+                self.note_earlier(deadline);
+            }
+        }
+        if !was_armed {
+            if self.armed_count == 0 {
+                self.next = Some(deadline);
+            }
+            self.armed_count += 1;
+        }
+        self.sweep_if_worth_it();
+    }
+
+    /// Arms `index` for a common timeout: `timeout`'s length after `now`, in O(1) with no sorting.
+    ///
+    /// `now` must not go back between two calls for the same timeout; a smaller one counts as the
+    /// last.
+    pub fn arm_common(&mut self, index: u32, timeout: CommonTimeout, now: Instant) -> Instant {
+        self.disarm(index);
+        self.sequence += 1;
+        let sequence = self.sequence;
+        let deadline = self.common.deadline(timeout, now);
+        let slot = self.slot_mut(index);
+        slot.tag = slot.tag.wrapping_add(1);
+        let tag = slot.tag;
+        *slot = Slot {
+            deadline,
+            entry_deadline: deadline,
+            sequence,
+            tag,
+            armed: true,
+            queued: true,
+            common: true,
+        };
+        self.armed_count += 1;
+        let slots = &self.slots;
+        self.common.push(
+            timeout,
+            Entry {
+                deadline,
+                index,
+                tag,
+            },
+            |entry| is_live(slots, entry),
+        );
+        if self.armed_count == 1 {
+            self.next = Some(deadline);
+        } else {
+            self.note_earlier(deadline);
+        }
+        Instant::from_nanos(deadline)
+    }
+
+    /// Makes a common timeout of this length; equal lengths give the same one.
+    ///
+    /// # Errors
+    ///
+    /// If [`CommonTimeout::COUNT_MAX`] different lengths were made already.
+    pub fn common_timeout(
+        &mut self,
+        length: core::time::Duration,
+    ) -> Result<CommonTimeout, CommonTimeoutError> {
+        self.common.timeout(length)
+    }
+
+    /// Disarms `index`; answers whether it was armed.
+    #[inline]
+    pub fn disarm(&mut self, index: u32) -> bool {
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return false;
+        };
+        if !slot.armed {
+            return false;
+        }
+        slot.armed = false;
+        if slot.common {
+            // A common queue drops its dead entries by the tag; nothing there is revived.
+            slot.queued = false;
+            slot.tag = slot.tag.wrapping_add(1);
+        }
+        let was = slot.deadline;
+        self.armed_count -= 1;
+        if self.next == Some(was) {
+            self.next = None;
+        }
+        if self.armed_count == 0 {
+            self.forget_entries();
+        } else {
+            self.sweep_if_worth_it();
+        }
+        true
+    }
+
+    /// The earliest deadline, or nothing if no timer is armed.
+    ///
+    /// Exact while few timers share its bucket; else never late, but possibly early by a timer
+    /// that was disarmed or moved since (then an [`expire`](Self::expire) at that time corrects it).
+    pub fn next_deadline(&mut self) -> Option<Instant> {
+        if self.armed_count == 0 {
+            return None;
+        }
+        if self.next.is_none() {
+            self.next = self.find_next();
+        }
+        self.next.map(Instant::from_nanos)
+    }
+
+    /// Disarms all that is due at `now` and appends it to `due`, by deadline, ties in the order of
+    /// arming. `now` going back is treated as no time having passed.
+    pub fn expire(&mut self, now: Instant, due: &mut Vec<Due>) {
+        let now = now.as_nanos();
+        let none_due = self.armed_count == 0 || self.next.is_some_and(|next| next > now);
+        if none_due && (self.armed_count == 0 || !self.wheel.is_behind(now)) {
+            return;
+        }
+        let start = due.len();
+        self.expire_near(now, due);
+        self.expire_wheel(now, due);
+        if none_due {
+            // Only the horizon moved; the next deadline is still the next.
+            return;
+        }
+        let slots = &mut self.slots;
+        let from_common = self.common.expire(now, |entry| {
+            if let Some(slot) = take_if_due(slots, entry, now) {
+                due.push(Due {
+                    sequence: slot.sequence,
+                    deadline_ns: slot.deadline,
+                    index: entry.index,
+                });
+            }
+        });
+        if from_common {
+            // Runs that are sorted already: the stable sort merges them.
+            due[start..].sort_by(Due::order);
+        }
+        self.armed_count -= due.len() - start;
+        self.next = None;
+        if self.armed_count == 0 {
+            self.forget_entries();
+        }
+    }
+
+    /// Notes that a deadline was added: the next one can only have become earlier.
+    #[inline]
+    fn note_earlier(&mut self, deadline: u64) {
+        if self.next.is_some_and(|next| deadline < next) {
+            self.next = Some(deadline);
+        }
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, index: u32) -> &mut Slot {
+        let index = index as usize;
+        if index >= self.slots.len() {
+            self.slots.resize(index + 1, Slot::default());
+        }
+        &mut self.slots[index]
+    }
+
+    #[inline]
+    fn insert(&mut self, entry: Entry) {
+        self.entry_count += 1;
+        if !self.wheel.insert(entry) {
+            self.near.push(Reverse(entry));
+        }
+    }
+
+    /// What of the near heap is due. All of it is earlier than all of the wheel.
+    fn expire_near(&mut self, now: u64, due: &mut Vec<Due>) {
+        let start = due.len();
+        self.meet_near(now, due);
+        sort_due(&mut due[start..]);
+    }
+
+    fn meet_near(&mut self, now: u64, due: &mut Vec<Due>) {
+        let limit = now.min(self.wheel.horizon_end());
+        while let Some(&Reverse(entry)) = self.near.peek() {
+            if entry.deadline > now {
+                break;
+            }
+            self.near.pop();
+            self.meet(entry, limit, due);
+        }
+    }
+
+    /// Moves the wheel's horizon up to `now`, bucket by bucket in the order of time.
+    fn expire_wheel(&mut self, now: u64, due: &mut Vec<Due>) {
+        let mut taken = core::mem::take(&mut self.taken);
+        while let Some(place) = self.wheel.advance(now, &mut taken) {
+            let start = due.len();
+            // Far more at once than a sort likes is split by level first.
+            let split = taken.len() > SORT_LEN_MAX && !place.is_finest();
+            // A timer that was moved on is due here only if no later bucket comes before it.
+            let limit = if split {
+                0
+            } else {
+                now.min(self.wheel.end_of(place))
+            };
+            for &entry in &taken {
+                self.meet(entry, limit, due);
+            }
+            self.meet_near(now, due);
+            sort_due(&mut due[start..]);
+            self.wheel.give_back(&mut taken);
+        }
+        self.taken = taken;
+    }
+
+    /// Handles an entry that left its queue: due by `limit`, moved on, or dead.
+    #[inline]
+    fn meet(&mut self, entry: Entry, limit: u64, due: &mut Vec<Due>) {
+        self.entry_count -= 1;
+        if let Some(slot) = take_if_due(&mut self.slots, entry, limit) {
+            let (sequence, deadline_ns) = (slot.sequence, slot.deadline);
+            due.push(Due {
+                deadline_ns,
+                sequence,
+                index: entry.index,
+            });
+        } else if let Some(entry) = refresh(&mut self.slots, entry) {
+            self.insert(entry);
+        }
+    }
+
+    fn find_next(&mut self) -> Option<u64> {
+        let near = self.next_near();
+        let wheel = self.next_in_wheel();
+        let slots = &self.slots;
+        let common = self.common.next(|entry| is_live(slots, entry));
+        [near, wheel, common].into_iter().flatten().min()
+    }
+
+    /// The near heap's first live deadline; dead and moved entries at its top are handled.
+    fn next_near(&mut self) -> Option<u64> {
+        while let Some(&Reverse(entry)) = self.near.peek() {
+            let slot = &self.slots[entry.index as usize];
+            if is_live(&self.slots, entry) && slot.armed && slot.deadline == entry.deadline {
+                return Some(entry.deadline);
+            }
+            self.near.pop();
+            self.entry_count -= 1;
+            if let Some(entry) = refresh(&mut self.slots, entry) {
+                self.insert(entry);
+            }
+        }
+        None
+    }
+
+    /// The wheel's first deadline: exact for a small first bucket, else a lower bound.
+    fn next_in_wheel(&mut self) -> Option<u64> {
+        loop {
+            let bucket = self.wheel.first()?;
+            if self.wheel.len_of(bucket) > EXACT_LEN_MAX {
+                return Some(self.wheel.lower_bound(bucket));
+            }
+            let mut taken = core::mem::take(&mut self.taken);
+            self.wheel.take(bucket, &mut taken);
+            self.entry_count -= taken.len();
+            for &entry in &taken {
+                if let Some(entry) = refresh(&mut self.slots, entry) {
+                    self.insert(entry);
+                }
+            }
+            self.wheel.give_back(&mut taken);
+            self.taken = taken;
+            // Entries that stayed made the bound exact; if all moved on or were dead, look again.
+            if self.wheel.len_of(bucket) > 0 {
+                return Some(self.wheel.lower_bound(bucket));
+            }
+        }
+    }
+
+    #[inline]
+    fn sweep_if_worth_it(&mut self) {
+        if self.entry_count > 2 * self.armed_count + DEAD_SLACK {
+            self.sweep();
+        }
+    }
+
+    /// Drops all dead entries. Each was paid for by the call that made it dead.
+    #[cold]
+    fn sweep(&mut self) {
+        let slots = &mut self.slots;
+        let mut kept = self.wheel.retain(|entry| keep(slots, entry));
+        self.near.retain(|&Reverse(entry)| keep(slots, entry));
+        kept += self.near.len();
+        self.entry_count = kept;
+    }
+
+    /// Nothing is armed: every entry is dead.
+    #[cold]
+    fn forget_entries(&mut self) {
+        self.next = None;
+        if self.entry_count > 0 {
+            let slots = &mut self.slots;
+            self.wheel.clear(|entry| {
+                keep(slots, entry);
+            });
+            for Reverse(entry) in self.near.drain() {
+                keep(slots, entry);
+            }
+            self.entry_count = 0;
+        }
+        self.common.clear();
+    }
+}
+
+/// Whether `entry` is the one that its timer knows of.
+fn is_live(slots: &[Slot], entry: Entry) -> bool {
+    let slot = &slots[entry.index as usize];
+    slot.queued && slot.tag == entry.tag
+}
+
+/// Disarms the timer of a live entry that is due; its entry is used up.
+#[inline]
+fn take_if_due(slots: &mut [Slot], entry: Entry, limit: u64) -> Option<Slot> {
+    let slot = &mut slots[entry.index as usize];
+    if slot.tag != entry.tag || !slot.armed || slot.deadline > limit {
+        return None;
+    }
+    slot.armed = false;
+    slot.queued = false;
+    Some(*slot)
+}
+
+/// The entry as it should be queued now: with the timer's present deadline, or not at all.
+fn refresh(slots: &mut [Slot], entry: Entry) -> Option<Entry> {
+    let slot = &mut slots[entry.index as usize];
+    if slot.tag != entry.tag {
+        return None;
+    }
+    if !slot.armed {
+        slot.queued = false;
+        return None;
+    }
+    slot.entry_deadline = slot.deadline;
+    Some(Entry {
+        deadline: slot.deadline,
+        ..entry
+    })
+}
+
+/// Whether a sweep keeps the entry; a timer whose entry goes is told.
+fn keep(slots: &mut [Slot], entry: Entry) -> bool {
+    let slot = &mut slots[entry.index as usize];
+    if slot.tag != entry.tag {
+        return false;
+    }
+    slot.queued &= slot.armed;
+    slot.armed
+}
+
+/// Sorts what one bucket gave.
+fn sort_due(due: &mut [Due]) {
+    if due.len() > 1 {
+        due.sort_unstable_by(Due::order);
+    }
+}
+
+#[cfg(test)]
+mod tests;

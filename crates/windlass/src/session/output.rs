@@ -1,0 +1,309 @@
+//! The output queue of a connection: bytes and file segments, in order, with a high and a low mark.
+//!
+//! Small pieces are copied into one contiguous buffer, so that the answers of pipelined requests
+//! leave in one write; large shared bodies and file segments are queued by reference. The queue
+//! has no upper limit of its own: a producer asks [`Output::is_full`] and pauses.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// Queued output: bytes and file segments.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// All copied bytes that are not sent yet; starts at `bytes_sent`.
+    bytes: Vec<u8>,
+    bytes_sent: usize,
+    segments: VecDeque<Segment>,
+    queued_bytes: u64,
+    limits: OutputLimits,
+}
+
+/// When a producer pauses and resumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// At or above this the queue is full. Default 256 KiB.
+    pub high_bytes: u64,
+    /// At or below this a paused producer is resumed. Default 64 KiB.
+    pub low_bytes: u64,
+}
+
+impl Default for OutputLimits {
+    fn default() -> Self {
+        Self { high_bytes: 256 * 1024, low_bytes: 64 * 1024 }
+    }
+}
+
+#[derive(Debug)]
+enum Segment {
+    /// The next so many of the copied bytes.
+    Copied(usize),
+    Shared(Bytes),
+    File { file: Arc<File>, offset: u64, len: u64 },
+}
+
+/// What is to be sent first.
+#[derive(Debug)]
+pub enum Front<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// `len` bytes of `file` from `offset` on.
+    File {
+        /// The open file.
+        file: &'a Arc<File>,
+        /// Where to go on.
+        offset: u64,
+        /// How many bytes are still owed; never zero.
+        len: u64,
+    },
+}
+
+/// A buffer that grew beyond this is not kept when it is empty.
+const KEEP_BYTES: usize = 64 * 1024;
+/// Sent bytes at the front are dropped from the buffer beyond this.
+const COMPACT_BYTES: usize = 64 * 1024;
+
+impl Output {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(limits: OutputLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// Appends a copy of `bytes`.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.count_copied(bytes.len());
+    }
+
+    /// Appends what `write` appends to the buffer it is given. `write` must only append.
+    ///
+    /// # Panics
+    ///
+    /// If `write` left the buffer shorter than it was.
+    #[inline]
+    pub fn push_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let before = self.bytes.len();
+        let result = write(&mut self.bytes);
+        let added = self.bytes.len().checked_sub(before).expect("push_with must only append");
+        self.count_copied(added);
+        result
+    }
+
+    /// Appends `bytes` by reference; worth it from a few KiB up.
+    pub fn push_shared(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.queued_bytes += bytes.len() as u64;
+            self.segments.push_back(Segment::Shared(bytes));
+        }
+    }
+
+    /// Appends `len` bytes of `file` from `offset` on, to be sent without passing through user
+    /// memory where the driver can.
+    pub fn push_file(&mut self, file: Arc<File>, offset: u64, len: u64) {
+        if len > 0 {
+            self.queued_bytes = self.queued_bytes.saturating_add(len);
+            self.segments.push_back(Segment::File { file, offset, len });
+        }
+    }
+
+    /// How many bytes are queued, file segments included.
+    #[must_use]
+    pub fn queued_bytes(&self) -> u64 {
+        self.queued_bytes
+    }
+
+    /// Whether nothing is queued.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Whether a producer should pause: the high mark is reached.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.queued_bytes >= self.limits.high_bytes
+    }
+
+    /// Whether a paused producer may resume: the low mark is reached.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.queued_bytes <= self.limits.low_bytes
+    }
+
+    /// What is to be sent first, or nothing.
+    #[must_use]
+    #[inline]
+    pub fn front(&self) -> Option<Front<'_>> {
+        Some(match self.segments.front()? {
+            Segment::Copied(len) => {
+                Front::Bytes(&self.bytes[self.bytes_sent..self.bytes_sent + len])
+            }
+            Segment::Shared(bytes) => Front::Bytes(bytes),
+            Segment::File { file, offset, len } => {
+                Front::File { file, offset: *offset, len: *len }
+            }
+        })
+    }
+
+    /// Whether more is queued behind the front (a driver may then ask the kernel to wait for it).
+    #[must_use]
+    pub fn has_more_behind_front(&self) -> bool {
+        self.segments.len() > 1
+    }
+
+    /// Fills `slices` with the bytes up to the first file segment; answers how many were filled.
+    pub fn io_slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let mut at = self.bytes_sent;
+        let mut filled = 0;
+        for (slot, segment) in slices.iter_mut().zip(&self.segments) {
+            *slot = match segment {
+                Segment::Copied(len) => {
+                    at += len;
+                    IoSlice::new(&self.bytes[at - len..at])
+                }
+                Segment::Shared(bytes) => IoSlice::new(bytes),
+                Segment::File { .. } => break,
+            };
+            filled += 1;
+        }
+        filled
+    }
+
+    /// Drops the first `count` bytes: they were sent.
+    ///
+    /// # Panics
+    ///
+    /// If fewer are queued.
+    #[inline]
+    pub fn advance(&mut self, mut count: u64) {
+        self.queued_bytes =
+            self.queued_bytes.checked_sub(count).expect("advance beyond the queued output");
+        while count > 0 {
+            let front = self.segments.front_mut().expect("queued_bytes counts the segments");
+            let step = match front {
+                Segment::Copied(len) => {
+                    // Bounded by a length in memory, so it fits.
+                    let step = (*len as u64).min(count) as usize;
+                    *len -= step;
+                    self.bytes_sent += step;
+                    if *len == 0 {
+                        self.segments.pop_front();
+                    }
+                    step as u64
+                }
+                Segment::Shared(bytes) => {
+                    let step = (bytes.len() as u64).min(count);
+                    bytes::Buf::advance(bytes, step as usize);
+                    if bytes.is_empty() {
+                        self.segments.pop_front();
+                    }
+                    step
+                }
+                Segment::File { offset, len, .. } => {
+                    let step = (*len).min(count);
+                    *offset += step;
+                    *len -= step;
+                    if *len == 0 {
+                        self.segments.pop_front();
+                    }
+                    step
+                }
+            };
+            count -= step;
+        }
+        self.reclaim();
+    }
+
+    /// Drops all that is queued; keeps a modest buffer for the next use.
+    pub fn clear(&mut self) {
+        self.segments.clear();
+        self.queued_bytes = 0;
+        self.bytes_sent = self.bytes.len();
+        self.reclaim();
+    }
+
+    /// Keeps the copied bytes small: empties the buffer when all were sent, else drops a long
+    /// sent part at its front.
+    fn reclaim(&mut self) {
+        if self.bytes_sent == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes_sent = 0;
+            if self.bytes.capacity() > KEEP_BYTES {
+                self.bytes.shrink_to(KEEP_BYTES);
+            }
+        } else if self.bytes_sent >= COMPACT_BYTES {
+            self.bytes.drain(..self.bytes_sent);
+            self.bytes_sent = 0;
+        }
+    }
+
+    #[inline]
+    fn count_copied(&mut self, added: usize) {
+        if added == 0 {
+            return;
+        }
+        self.queued_bytes += added as u64;
+        match self.segments.back_mut() {
+            Some(Segment::Copied(len)) => *len += added,
+            _ => self.segments.push_back(Segment::Copied(added)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copied_pieces_merge_into_one_front() {
+        let mut output = Output::default();
+        output.push(b"one ");
+        output.push(b"two");
+        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        assert_eq!(bytes, b"one two");
+        output.advance(4);
+        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        assert_eq!(bytes, b"two");
+        output.advance(3);
+        assert!(output.is_empty() && output.front().is_none());
+    }
+
+    #[test]
+    fn order_of_copied_shared_and_copied_is_kept() {
+        let mut output = Output::default();
+        output.push(b"ab");
+        output.push_shared(Bytes::from_static(b"cd"));
+        output.push(b"ef");
+        let mut slices = [IoSlice::new(&[]); 8];
+        let filled = output.io_slices(&mut slices);
+        let joined: Vec<u8> = slices[..filled].iter().flat_map(|s| s.iter().copied()).collect();
+        assert_eq!(joined, b"abcdef");
+        output.advance(3);
+        assert_eq!(output.queued_bytes(), 3);
+        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        assert_eq!(bytes, b"d");
+    }
+
+    #[test]
+    fn marks_have_hysteresis() {
+        let mut output = Output::new(OutputLimits { high_bytes: 10, low_bytes: 4 });
+        output.push(&[0; 10]);
+        assert!(output.is_full() && !output.is_low());
+        output.advance(5);
+        assert!(!output.is_full() && !output.is_low());
+        output.advance(1);
+        assert!(output.is_low());
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the queued output")]
+    fn advancing_beyond_the_queue_panics() {
+        Output::default().advance(1);
+    }
+}
