@@ -31,6 +31,7 @@ use crate::engine::config::{EngineConfig, PRIORITIES_MAX, RunMode};
 use crate::engine::control::Control;
 use crate::engine::counters::Counters;
 use crate::engine::dump::EventInfo;
+use crate::engine::token::{Happened, Wait};
 use crate::engine::watcher::Watchers;
 use crate::event_table::{EventTable, Kind, Pending, Source, State};
 use crate::handle_set::HandleSet;
@@ -107,9 +108,13 @@ impl<P> Engine<P> {
         self.mode = mode;
     }
 
-    /// Forgets stops that were asked for before (libevent does so when a loop is entered).
+    /// Forgets stops that were asked for before and not done yet (libevent does so when a loop is
+    /// entered). A [deadline for the exit](Self::exit_loop_at) is kept.
     pub fn forget_stops(&mut self) {
-        self.control = Control::default();
+        self.control = Control {
+            exit_deadline: self.control.exit_deadline,
+            ..Control::default()
+        };
     }
 
     /// Ends the run as soon as the running handler is done; active events stay active.
@@ -177,6 +182,29 @@ impl<P> Engine<P> {
         counters.pending + counters.active + counters.holds + counters.in_flight == 0
     }
 
+    /// Whether the thread that waits, by a plan whose longest wait was `waiting`, must be woken:
+    /// something was done to the engine since that [`prepare`](Self::prepare) would answer by an
+    /// earlier end of the wait. Changes count until they are [taken](Self::take_changes); a driver
+    /// that can apply them beside the waiting thread does so before it asks.
+    #[must_use]
+    pub fn wake_needed(&mut self, waiting: Wait) -> bool {
+        let at_once = self.control.break_asked
+            || self.control.exit_asked
+            || self.ready.len() > 0
+            || self.has_changes()
+            || self.is_over();
+        match waiting {
+            Wait::Poll => false,
+            Wait::Forever => at_once || self.next_deadline().is_some(),
+            Wait::Until(end) => at_once || self.next_deadline().is_some_and(|next| next < end),
+        }
+    }
+
+    /// Whether the run ends because nothing keeps it going.
+    fn is_over(&self) -> bool {
+        self.is_empty() && !self.mode.no_exit_on_empty && self.control.exit_deadline.is_none()
+    }
+
     /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -188,6 +216,25 @@ impl<P> Engine<P> {
         self.counters.pending_max = self.counters.pending;
         self.counters.active_max = self.counters.active;
         self.counters.holds_max = self.counters.holds;
+    }
+
+    /// Whether [`activate`](Self::activate) must be told the time: something has a deadline.
+    #[must_use]
+    #[inline]
+    pub fn has_deadlines(&self) -> bool {
+        !self.timers.is_empty() || self.control.exit_deadline.is_some()
+    }
+
+    /// Whether [`dispatch`](Self::dispatch) must be told the time for its next event: a timeout
+    /// restarts, or a limit is to be checked.
+    #[must_use]
+    #[inline]
+    pub fn needs_time(&self, turn: &token::Turn) -> bool {
+        if self.config.dispatch_limit.is_some_and(|limit| limit.interval.is_some()) {
+            return true;
+        }
+        let first = turn.priority.and_then(|priority| self.ready.first(priority));
+        first.is_some_and(|index| self.events.slot(index).timeout.is_some())
     }
 
     /// When the next timer is due.
@@ -272,6 +319,14 @@ impl<P> Engine<P> {
         self.events
             .find(id)
             .and_then(|index| self.timers.deadline(index))
+    }
+
+    /// What happened so far to an event that is active, and what its handler will be told.
+    #[must_use]
+    pub fn happened(&self, id: EventId) -> Option<Happened> {
+        let index = self.events.find(id)?;
+        let slot = self.events.slot(index);
+        slot.state.active.then(|| slot.happened.told(id))
     }
 
     /// The registration that an event belongs to.
@@ -381,6 +436,21 @@ impl<P> Engine<P> {
         }
     }
 
+    /// Takes back that an event timed out, if it is active for that: its timeout was changed
+    /// before its handler ran. What else happened to it stays.
+    #[inline]
+    fn withdraw_timeout(&mut self, index: u32) {
+        let slot = self.events.slot_mut(index);
+        if !slot.happened.timed_out {
+            return;
+        }
+        slot.happened.timed_out = false;
+        slot.happened.deadline = 0;
+        if slot.happened.is_nothing() {
+            self.make_inactive(index);
+        }
+    }
+
     #[inline]
     fn set_pending(&mut self, index: u32, pending: bool) {
         let slot = self.events.slot_mut(index);
@@ -398,6 +468,10 @@ impl<P> Engine<P> {
         }
         if kind == Kind::Handle {
             self.handles.mark_dirty(subject);
+            if pending {
+                // What was reported while it did not listen will not be reported again.
+                self.handles.note_edge_missed(subject);
+            }
         }
     }
 }

@@ -6,8 +6,10 @@
 
 use core::time::Duration;
 
+use crate::engine::token::Happened;
 use crate::id::{EventId, NONE, RawHandle};
 use crate::interest::{Interest, Readiness, Trigger};
+use crate::time::Instant;
 use crate::timer_queue::CommonTimeout;
 
 /// What an event is to wait for, and how.
@@ -92,6 +94,9 @@ pub enum CatchUp {
     Delay,
     /// From the last deadline, leaving out periods that are over: stays on the grid, never bunches.
     Skip,
+    /// From the last deadline, or from now if a period was missed (libevent's rule): on the grid
+    /// until the first miss, then on a new one.
+    Steady,
 }
 
 /// Whether an event keeps the loop running and shows in the counters.
@@ -161,6 +166,29 @@ pub(crate) struct Pending {
     pub(crate) count: u32,
     /// The deadline that was reached, if it timed out.
     pub(crate) deadline: u64,
+}
+
+impl Pending {
+    /// Whether there is nothing to call a handler for.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.readiness.is_none() && !self.timed_out && !self.signalled && !self.user
+    }
+
+    /// As the handler of `event` is told.
+    #[inline]
+    pub(crate) fn told(&self, event: EventId) -> Happened {
+        Happened {
+            event,
+            readiness: self.readiness,
+            timed_out: self.timed_out,
+            signalled: self.signalled,
+            user: self.user,
+            count: self.count,
+            deadline: self
+                .timed_out
+                .then(|| Instant::from_nanos(self.deadline)),
+        }
+    }
 }
 
 /// All events.

@@ -29,8 +29,10 @@ pub(crate) struct HandleSlot {
     pub(crate) trigger: Trigger,
     /// What the demultiplexer watches it for.
     applied: Interest,
-    /// Whether it reported once and is silent until armed again.
+    /// Whether it is silent until armed again: it reported once, or an edge of it was missed.
     disarmed: bool,
+    /// Whether its last change failed: the demultiplexer may watch it, for anything, or not.
+    doubtful: bool,
     dirty: bool,
     used: bool,
     /// Running handlers of its events.
@@ -152,8 +154,10 @@ impl HandleSet {
     /// Notes that a handle reported; with [`Notify::Once`] it is silent from now on.
     #[inline]
     pub(crate) fn note_report(&mut self, index: u32) {
-        if self.notify == Notify::Once {
-            self.slots[index as usize].disarmed = true;
+        let slot = &mut self.slots[index as usize];
+        // A report may be older than the removal of what reported.
+        if self.notify == Notify::Once && !slot.applied.is_none() {
+            slot.disarmed = true;
         }
     }
 
@@ -165,6 +169,17 @@ impl HandleSet {
         }
     }
 
+    /// Notes that an event of an edge-triggered handle has missed readiness that was reported
+    /// already, or may have: it is to be reported once more.
+    #[inline]
+    pub(crate) fn note_edge_missed(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        if slot.trigger == Trigger::Edge && !slot.applied.is_none() {
+            slot.disarmed = true;
+            self.mark_dirty(index);
+        }
+    }
+
     /// Forgets what the demultiplexer watches: all must be registered anew.
     pub(crate) fn mark_all_unapplied(&mut self) {
         for index in 0..self.slots.len() {
@@ -172,14 +187,26 @@ impl HandleSet {
             if slot.used {
                 slot.applied = Interest::NONE;
                 slot.disarmed = false;
+                slot.doubtful = false;
                 self.mark_dirty(index as u32);
             }
         }
     }
 
-    /// Notes that a registration could not be made or changed: it is not watched.
+    /// Notes that a registration could not be made or changed. A change that failed may have left
+    /// the one before it in place: the next one begins with a removal.
     pub(crate) fn note_failure(&mut self, index: u32) {
-        self.slots[index as usize].applied = Interest::NONE;
+        let slot = &mut self.slots[index as usize];
+        slot.applied = Interest::NONE;
+        slot.doubtful = true;
+    }
+
+    /// Tries a registration again that could not be made.
+    #[inline]
+    pub(crate) fn retry_if_failed(&mut self, index: u32) {
+        if self.slots[index as usize].doubtful {
+            self.mark_dirty(index);
+        }
     }
 
     #[inline]
@@ -217,6 +244,13 @@ impl HandleSet {
                     notify,
                 })
             };
+            if core::mem::take(&mut slot.doubtful) {
+                changes.push(Change {
+                    handle: id,
+                    raw,
+                    kind: ChangeKind::Remove,
+                });
+            }
             if let Some(kind) = kind {
                 slot.applied = wanted;
                 slot.disarmed = false;
@@ -260,6 +294,7 @@ impl HandleSlot {
             trigger,
             applied: Interest::NONE,
             disarmed: false,
+            doubtful: false,
             dirty: false,
             used: true,
             in_flight: 0,

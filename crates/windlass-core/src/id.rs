@@ -33,6 +33,12 @@ macro_rules! id_type {
                 self.0
             }
 
+            /// The slot that it lies in: small, dense, and reused; for tables beside the engine's.
+            #[must_use]
+            pub const fn slot(self) -> usize {
+                self.index() as usize
+            }
+
             pub(crate) const fn index(self) -> u32 {
                 (self.0 & 0xffff_ffff) as u32
             }

@@ -16,7 +16,7 @@ pub(crate) struct ReadyQueues {
 struct Queue {
     first: u32,
     last: u32,
-    /// Turns in which more urgent events ran while this one waited.
+    /// Turns in which other events ran while this one waited.
     passed_over: u32,
 }
 
@@ -83,20 +83,24 @@ impl ReadyQueues {
     }
 
     /// The priority to run now: the most urgent that has an active event; or, with a bound on
-    /// starvation, one that was passed over that many times.
+    /// starvation, the one that was passed over most often, if that was beyond the bound.
     pub(crate) fn choose(&mut self, starvation_limit: Option<u32>) -> Option<u8> {
         if self.len == 0 {
             return None;
         }
         let mut chosen = self.queues.iter().position(|queue| queue.first != NONE)?;
         if let Some(limit) = starvation_limit {
-            for (at, queue) in self.queues.iter_mut().enumerate().skip(chosen + 1) {
-                if queue.first != NONE {
-                    queue.passed_over += 1;
-                    if queue.passed_over > limit {
-                        chosen = at;
-                        break;
-                    }
+            // Whoever waited longest, so that the bound holds for each, the most urgent included.
+            let mut longest = limit;
+            for (at, queue) in self.queues.iter_mut().enumerate() {
+                if queue.first == NONE {
+                    queue.passed_over = 0;
+                    continue;
+                }
+                queue.passed_over = queue.passed_over.saturating_add(1);
+                if queue.passed_over > longest {
+                    longest = queue.passed_over;
+                    chosen = at;
                 }
             }
             self.queues[chosen].passed_over = 0;

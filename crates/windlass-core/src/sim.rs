@@ -51,6 +51,14 @@ pub struct Registration {
     edge: Readiness,
 }
 
+impl Registration {
+    /// Whether it reports: one that was to report once and did is silent until modified.
+    #[must_use]
+    pub fn is_armed(&self) -> bool {
+        self.armed
+    }
+}
+
 impl SimDemultiplexer {
     /// A demultiplexer that watches nothing, its clock at zero, and the hand on it.
     #[must_use]

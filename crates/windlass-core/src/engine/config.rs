@@ -14,8 +14,9 @@ pub struct EngineConfig {
     pub priorities: u16,
     /// How long less urgent events may run before the demultiplexer is asked again.
     pub dispatch_limit: Option<DispatchLimit>,
-    /// After how many turns in which more urgent events ran a waiting priority gets one
-    /// (default: never; as long as urgent events keep coming, the others wait).
+    /// After how many turns in which other events ran a waiting priority gets one (default: never;
+    /// as long as urgent events keep coming, the others wait). If several have waited too long,
+    /// they take turns: none waits longer than this and one turn for each other priority.
     pub starvation_limit_turns: Option<u32>,
     /// When an event runs that was activated by a handler of this turn.
     pub fresh_activations: FreshActivations,

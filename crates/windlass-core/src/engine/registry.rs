@@ -97,8 +97,9 @@ impl<P> Engine<P> {
     }
 
     /// Makes an event pending and starts its timeout, if it has one, from `now`. On one that is
-    /// pending it restarts the timeout. A timer without a timeout becomes pending when it is
-    /// [armed](Self::arm).
+    /// pending it restarts the timeout, and takes back that it timed out if its handler has not
+    /// run yet. A timer without a timeout becomes pending when it is [armed](Self::arm). A handle
+    /// whose registration failed is tried again.
     ///
     /// # Errors
     ///
@@ -112,10 +113,15 @@ impl<P> Engine<P> {
     pub(super) fn enable_at(&mut self, index: u32, now: Instant) {
         let slot = self.events.slot(index);
         let timeout = slot.timeout;
-        if timeout.is_some() || slot.kind != Kind::Timer {
+        let (kind, subject) = (slot.kind, slot.subject);
+        if timeout.is_some() || kind != Kind::Timer {
             self.set_pending(index, true);
         }
+        if kind == Kind::Handle {
+            self.handles.retry_if_failed(subject);
+        }
         if let Some(timeout) = timeout {
+            self.withdraw_timeout(index);
             self.start_timeout(index, timeout, now);
         }
     }
@@ -187,7 +193,8 @@ impl<P> Engine<P> {
         self.events.slot_mut(at).sibling = after;
     }
 
-    /// Arms an event for a deadline, in place of what it was armed for; makes a timer pending.
+    /// Arms an event for a deadline, in place of what it was armed for, even if that was reached
+    /// and the handler has not run yet; makes it pending.
     ///
     /// # Errors
     ///
@@ -195,12 +202,14 @@ impl<P> Engine<P> {
     #[inline]
     pub fn arm(&mut self, id: EventId, deadline: Instant) -> Result<(), EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
+        self.withdraw_timeout(index);
         self.set_pending(index, true);
         self.timers.arm(index, deadline);
         Ok(())
     }
 
-    /// Stops an event's timeout; a pure timer becomes initialised. Answers whether it ran.
+    /// Stops an event's timeout, even if it was reached and the handler has not run yet; a pure
+    /// timer becomes initialised. Answers whether it ran.
     ///
     /// # Errors
     ///
@@ -209,13 +218,15 @@ impl<P> Engine<P> {
     pub fn disarm(&mut self, id: EventId) -> Result<bool, EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         let was_armed = self.timers.disarm(index);
+        self.withdraw_timeout(index);
         if self.events.slot(index).kind == Kind::Timer {
             self.disable_at(index);
         }
         Ok(was_armed)
     }
 
-    /// Sets an event's timeout; restarts it from `now` if the event is pending.
+    /// Sets an event's timeout; restarts it from `now` if the event is pending. A pure timer that
+    /// is left without one becomes initialised.
     ///
     /// # Errors
     ///
@@ -228,18 +239,26 @@ impl<P> Engine<P> {
     ) -> Result<(), EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         self.events.slot_mut(index).timeout = timeout;
-        if self.events.slot(index).state.pending {
-            match timeout {
-                Some(timeout) => self.start_timeout(index, timeout, now),
-                None => {
-                    self.timers.disarm(index);
-                }
+        let slot = self.events.slot(index);
+        if !slot.state.pending {
+            return Ok(());
+        }
+        match timeout {
+            Some(timeout) => {
+                self.withdraw_timeout(index);
+                self.start_timeout(index, timeout, now);
+            }
+            None if slot.kind == Kind::Timer => self.disable_at(index),
+            None => {
+                self.withdraw_timeout(index);
+                self.timers.disarm(index);
             }
         }
         Ok(())
     }
 
-    /// Sets what an event waits for on its handle.
+    /// Sets what an event waits for on its handle. Of readiness that was reported and not handled
+    /// yet, what is not waited for any more is forgotten.
     ///
     /// # Errors
     ///
@@ -255,8 +274,25 @@ impl<P> Engine<P> {
             slot.interest = interest;
             let handle = slot.subject;
             self.handles.mark_dirty(handle);
+            self.handles.note_edge_missed(handle);
+            self.withdraw_readiness(index, interest);
         }
         Ok(())
+    }
+
+    /// Of an active event, forgets the readiness that it does not ask for any more. What the
+    /// program itself activated it with stays.
+    #[inline]
+    fn withdraw_readiness(&mut self, index: u32, interest: Interest) {
+        let slot = self.events.slot_mut(index);
+        if !slot.state.active || slot.happened.user {
+            return;
+        }
+        let told = slot.happened.readiness.told_to(interest);
+        slot.happened.readiness = slot.happened.readiness & told;
+        if slot.happened.is_nothing() {
+            self.make_inactive(index);
+        }
     }
 
     /// Sets an event's priority.

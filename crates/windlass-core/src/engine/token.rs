@@ -130,6 +130,22 @@ pub struct Happened {
     pub deadline: Option<Instant>,
 }
 
+impl Happened {
+    /// Nothing happened to `event`: for a call by the driver's own will.
+    #[must_use]
+    pub const fn nothing(event: EventId) -> Self {
+        Self {
+            event,
+            readiness: Readiness::NONE,
+            timed_out: false,
+            signalled: false,
+            user: false,
+            count: 0,
+            deadline: None,
+        }
+    }
+}
+
 /// Where a payload is after [`settle`](crate::Engine::settle).
 #[derive(Debug)]
 #[must_use = "a payload that is released is the driver's to drop, after the changes were applied"]

@@ -4,7 +4,7 @@
 use crate::demultiplexer::Batch;
 use crate::engine::config::{FreshActivations, HandleSharing};
 use crate::engine::control::{Step, StopReason, TurnEnd};
-use crate::engine::token::{Call, Happened, InFlight, Settled, Turn, Wait, WaitPlan, Waited};
+use crate::engine::token::{Call, InFlight, Settled, Turn, Wait, WaitPlan, Waited};
 use crate::engine::{Disposition, Engine};
 use crate::event_table::{CatchUp, Kind, Timeout};
 use crate::id::{HandleId, NONE};
@@ -25,7 +25,7 @@ impl<P> Engine<P> {
         if core::mem::take(&mut self.control.exit_asked) {
             return Step::Stop(StopReason::Exit);
         }
-        if self.is_empty() && !self.mode.no_exit_on_empty && self.control.exit_deadline.is_none() {
+        if self.is_over() {
             return Step::Stop(StopReason::Empty);
         }
         let wait = if self.mode.nonblock || self.ready.len() > 0 {
@@ -197,17 +197,7 @@ impl<P> Engine<P> {
                 self.set_pending(index, false);
             }
         }
-        let happened = Happened {
-            event,
-            readiness: pending.readiness,
-            timed_out: pending.timed_out,
-            signalled: pending.signalled,
-            user: pending.user,
-            count: pending.count,
-            deadline: pending
-                .timed_out
-                .then(|| Instant::from_nanos(pending.deadline)),
-        };
+        let happened = pending.told(event);
         Call {
             token: InFlight { event, handle },
             payload,
@@ -237,6 +227,10 @@ impl<P> Engine<P> {
                 let periods = late / period + 1;
                 let next = u128::from(reached.as_nanos()) + periods * period;
                 Instant::from_nanos(u64::try_from(next).unwrap_or(u64::MAX))
+            }
+            CatchUp::Steady => {
+                let next = reached + length;
+                if next < now { now + length } else { next }
             }
         };
         self.timers.arm(index, next);

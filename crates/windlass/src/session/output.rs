@@ -33,7 +33,10 @@ pub struct OutputLimits {
 
 impl Default for OutputLimits {
     fn default() -> Self {
-        Self { high_bytes: 256 * 1024, low_bytes: 64 * 1024 }
+        Self {
+            high_bytes: 256 * 1024,
+            low_bytes: 64 * 1024,
+        }
     }
 }
 
@@ -42,7 +45,11 @@ enum Segment {
     /// The next so many of the copied bytes.
     Copied(usize),
     Shared(Bytes),
-    File { file: Arc<File>, offset: u64, len: u64 },
+    File {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// What is to be sent first.
@@ -70,7 +77,10 @@ impl Output {
     /// An empty queue.
     #[must_use]
     pub fn new(limits: OutputLimits) -> Self {
-        Self { limits, ..Self::default() }
+        Self {
+            limits,
+            ..Self::default()
+        }
     }
 
     /// Appends a copy of `bytes`.
@@ -89,7 +99,11 @@ impl Output {
     pub fn push_with<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let before = self.bytes.len();
         let result = write(&mut self.bytes);
-        let added = self.bytes.len().checked_sub(before).expect("push_with must only append");
+        let added = self
+            .bytes
+            .len()
+            .checked_sub(before)
+            .expect("push_with must only append");
         self.count_copied(added);
         result
     }
@@ -145,9 +159,11 @@ impl Output {
                 Front::Bytes(&self.bytes[self.bytes_sent..self.bytes_sent + len])
             }
             Segment::Shared(bytes) => Front::Bytes(bytes),
-            Segment::File { file, offset, len } => {
-                Front::File { file, offset: *offset, len: *len }
-            }
+            Segment::File { file, offset, len } => Front::File {
+                file,
+                offset: *offset,
+                len: *len,
+            },
         })
     }
 
@@ -182,10 +198,15 @@ impl Output {
     /// If fewer are queued.
     #[inline]
     pub fn advance(&mut self, mut count: u64) {
-        self.queued_bytes =
-            self.queued_bytes.checked_sub(count).expect("advance beyond the queued output");
+        self.queued_bytes = self
+            .queued_bytes
+            .checked_sub(count)
+            .expect("advance beyond the queued output");
         while count > 0 {
-            let front = self.segments.front_mut().expect("queued_bytes counts the segments");
+            let front = self
+                .segments
+                .front_mut()
+                .expect("queued_bytes counts the segments");
             let step = match front {
                 Segment::Copied(len) => {
                     // Bounded by a length in memory, so it fits.
@@ -265,10 +286,14 @@ mod tests {
         let mut output = Output::default();
         output.push(b"one ");
         output.push(b"two");
-        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        let Some(Front::Bytes(bytes)) = output.front() else {
+            panic!("no bytes")
+        };
         assert_eq!(bytes, b"one two");
         output.advance(4);
-        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        let Some(Front::Bytes(bytes)) = output.front() else {
+            panic!("no bytes")
+        };
         assert_eq!(bytes, b"two");
         output.advance(3);
         assert!(output.is_empty() && output.front().is_none());
@@ -282,17 +307,25 @@ mod tests {
         output.push(b"ef");
         let mut slices = [IoSlice::new(&[]); 8];
         let filled = output.io_slices(&mut slices);
-        let joined: Vec<u8> = slices[..filled].iter().flat_map(|s| s.iter().copied()).collect();
+        let joined: Vec<u8> = slices[..filled]
+            .iter()
+            .flat_map(|s| s.iter().copied())
+            .collect();
         assert_eq!(joined, b"abcdef");
         output.advance(3);
         assert_eq!(output.queued_bytes(), 3);
-        let Some(Front::Bytes(bytes)) = output.front() else { panic!("no bytes") };
+        let Some(Front::Bytes(bytes)) = output.front() else {
+            panic!("no bytes")
+        };
         assert_eq!(bytes, b"d");
     }
 
     #[test]
     fn marks_have_hysteresis() {
-        let mut output = Output::new(OutputLimits { high_bytes: 10, low_bytes: 4 });
+        let mut output = Output::new(OutputLimits {
+            high_bytes: 10,
+            low_bytes: 4,
+        });
         output.push(&[0; 10]);
         assert!(output.is_full() && !output.is_low());
         output.advance(5);

@@ -1,0 +1,69 @@
+//! Clocks: clock_gettime(2) through the vDSO, with no system call in the usual case.
+
+use rustix::time::{ClockId, Timespec};
+
+const NS_PER_SECOND: u64 = 1_000_000_000;
+
+/// Nanoseconds on `CLOCK_MONOTONIC`: never set back, stands still while the machine sleeps.
+#[inline]
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    to_ns(rustix::time::clock_gettime(ClockId::Monotonic))
+}
+
+/// As [`monotonic_ns`], of the last tick (`CLOCK_MONOTONIC_COARSE`): cheaper, and behind by up to
+/// [`coarse_resolution_ns`].
+#[inline]
+#[must_use]
+pub fn monotonic_coarse_ns() -> u64 {
+    to_ns(rustix::time::clock_gettime(ClockId::MonotonicCoarse))
+}
+
+/// The step of [`monotonic_coarse_ns`], clock_getres(2): 1 to 10 ms by the kernel's configuration.
+#[must_use]
+pub fn coarse_resolution_ns() -> u64 {
+    to_ns(rustix::time::clock_getres(ClockId::MonotonicCoarse))
+}
+
+/// Milliseconds since 1970-01-01 UTC (`CLOCK_REALTIME`); may jump. Zero before 1970.
+#[inline]
+#[must_use]
+pub fn realtime_unix_ms() -> u64 {
+    to_ns(rustix::time::clock_gettime(ClockId::Realtime)) / 1_000_000
+}
+
+/// Negative numbers do not come from a monotonic clock; a wrong wall-clock is clamped to zero.
+#[inline]
+fn to_ns(ts: Timespec) -> u64 {
+    let seconds = u64::try_from(ts.tv_sec).unwrap_or(0);
+    let ns = u64::try_from(ts.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(NS_PER_SECOND).saturating_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_does_not_go_back() {
+        let first = monotonic_ns();
+        assert!(monotonic_ns() >= first);
+    }
+
+    #[test]
+    fn coarse_time_is_behind_and_not_far() {
+        let coarse = monotonic_coarse_ns();
+        assert!(coarse <= monotonic_ns());
+        assert!(coarse_resolution_ns() > 0);
+    }
+
+    #[test]
+    fn realtime_agrees_with_std() {
+        let ours = u128::from(realtime_unix_ms());
+        let std = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .expect("the clock is after 1970")
+            .as_millis();
+        assert!(std.abs_diff(ours) < 60_000);
+    }
+}

@@ -1,0 +1,123 @@
+//! What can be asked and done of any descriptor: fcntl(2), read(2), write(2).
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+
+use rustix::fs::OFlags;
+
+use crate::errno::retry_or_none;
+
+/// Whether reads and writes of a descriptor wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocking {
+    /// A call waits until it can be done.
+    Blocking,
+    /// A call that cannot be done at once fails with `EAGAIN` (`O_NONBLOCK`).
+    Nonblocking,
+}
+
+/// The mode of `fd`, fcntl(2) `F_GETFL`.
+///
+/// # Errors
+///
+/// None for an open descriptor.
+pub fn blocking(fd: BorrowedFd<'_>) -> io::Result<Blocking> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(if flags.contains(OFlags::NONBLOCK) {
+        Blocking::Nonblocking
+    } else {
+        Blocking::Blocking
+    })
+}
+
+/// Sets the mode of `fd`, fcntl(2) `F_SETFL`; no call if it is already so.
+///
+/// It is a property of the open file description: duplicates, among them those that other
+/// processes hold (a terminal on standard input), change with it.
+///
+/// # Errors
+///
+/// `EPERM` (the file is append-only).
+pub fn set_blocking(fd: BorrowedFd<'_>, mode: Blocking) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    let mut wanted = flags;
+    wanted.set(OFlags::NONBLOCK, mode == Blocking::Nonblocking);
+    if wanted != flags {
+        rustix::fs::fcntl_setfl(fd, wanted)?;
+    }
+    Ok(())
+}
+
+/// Whether `fd` is the number of an open descriptor, fcntl(2) `F_GETFD`.
+#[must_use]
+pub fn is_open(fd: RawFd) -> bool {
+    // SAFETY: F_GETFD takes no argument and touches no memory; the kernel checks the number.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// Duplicates `fd` to the lowest free number from `lowest` on, closed on exec, fcntl(2)
+/// `F_DUPFD_CLOEXEC`.
+///
+/// # Errors
+///
+/// `EINVAL` (`lowest` is beyond the limit of descriptors), `EMFILE`.
+pub fn duplicate_from(fd: BorrowedFd<'_>, lowest: RawFd) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(fd, lowest)?)
+}
+
+/// Reads into `buf`, read(2). `None`: it would block; zero: the end, or an empty `buf`.
+///
+/// # Errors
+///
+/// read(2)'s but `EAGAIN`; `EINTR` is retried.
+#[inline]
+pub fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Option<usize>> {
+    retry_or_none(|| rustix::io::read(fd, &mut *buf))
+}
+
+/// Writes from `buf`, write(2). `None`: it would block. Writing to a pipe that nobody reads raises
+/// `SIGPIPE`, unless it is ignored ([`ignore_sigpipe`](crate::signal::ignore_sigpipe)).
+///
+/// # Errors
+///
+/// write(2)'s but `EAGAIN`; `EINTR` is retried.
+#[inline]
+pub fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<Option<usize>> {
+    retry_or_none(|| rustix::io::write(fd, buf))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use super::*;
+
+    #[test]
+    fn the_mode_is_set_and_read_back() {
+        let (reader, writer) = io::pipe().expect("pipe");
+        assert_eq!(blocking(reader.as_fd()).expect("get"), Blocking::Blocking);
+        set_blocking(reader.as_fd(), Blocking::Nonblocking).expect("set");
+        assert_eq!(
+            blocking(reader.as_fd()).expect("get"),
+            Blocking::Nonblocking
+        );
+        let mut buf = [0; 4];
+        assert_eq!(read(reader.as_fd(), &mut buf).expect("read"), None);
+        assert_eq!(write(writer.as_fd(), b"abc").expect("write"), Some(3));
+        assert_eq!(read(reader.as_fd(), &mut buf).expect("read"), Some(3));
+        drop(writer);
+        assert_eq!(read(reader.as_fd(), &mut buf).expect("read"), Some(0));
+        set_blocking(reader.as_fd(), Blocking::Blocking).expect("set");
+        assert_eq!(blocking(reader.as_fd()).expect("get"), Blocking::Blocking);
+    }
+
+    #[test]
+    fn open_numbers_are_told_from_others() {
+        let (reader, _writer) = io::pipe().expect("pipe");
+        assert!(is_open(reader.as_raw_fd()));
+        assert!(!is_open(-1));
+        assert!(!is_open(i32::MAX));
+        let copy = duplicate_from(reader.as_fd(), 300).expect("duplicate");
+        assert!(copy.as_raw_fd() >= 300);
+    }
+}

@@ -1,0 +1,57 @@
+//! Event demultiplexers of Linux: epoll, poll and select, and the choice between them.
+//!
+//! All three implement [`EventDemultiplexer`](windlass_core::EventDemultiplexer) with one meaning,
+//! which one conformance suite checks:
+//!
+//! - Hang-up and error are reported to whatever interest is not empty; with an empty interest a
+//!   handle is known and silent.
+//! - Registering a number that is registered replaces the registration, and modifying one that is
+//!   not registers it: numbers are reused, and the caller's view is the later one.
+//! - A handle that was closed under its registration is reported at most once, as an error.
+//!
+//! | | epoll | poll | select |
+//! |---|---|---|---|
+//! | cost of a wait | handles that are ready | handles registered | the largest number |
+//! | edge-triggered | yes | no | no |
+//! | hang-up as such, early close | yes | yes | no: a read or a write that does not block |
+//!
+//! [`open`] picks one by [`BackendConfig`] and by the environment.
+
+mod always_ready;
+mod choice;
+mod epoll;
+mod poll;
+mod select;
+
+pub use self::choice::{
+    Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
+};
+pub use self::epoll::EpollDemultiplexer;
+pub use self::poll::PollDemultiplexer;
+pub use self::select::SelectDemultiplexer;
+
+use std::io;
+
+use windlass_core::{RawHandle, Trigger};
+
+/// Room in a table that is indexed by descriptor.
+fn index_of(raw: RawHandle) -> io::Result<usize> {
+    usize::try_from(raw).map_err(|_| io::Error::from_raw_os_error(windlass_sys::errno::EBADF))
+}
+
+/// Checks what the kernel of epoll checks at registration and that of poll and select does not.
+fn check_handle(raw: RawHandle) -> io::Result<usize> {
+    if windlass_sys::fd::is_open(raw) {
+        index_of(raw)
+    } else {
+        Err(io::Error::from_raw_os_error(windlass_sys::errno::EBADF))
+    }
+}
+
+/// Refuses edge-triggered registrations for a method that only knows levels.
+fn check_trigger(trigger: Trigger, message: &'static str) -> io::Result<()> {
+    match trigger {
+        Trigger::Level => Ok(()),
+        Trigger::Edge => Err(io::Error::new(io::ErrorKind::Unsupported, message)),
+    }
+}

@@ -1,0 +1,142 @@
+//! The golden rule, checked: handlers that ran too long, by their label and place of registration.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use windlass_core::EventId;
+use windlass_sys::clock;
+
+/// Where a handler comes from.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// Its label, if it was given one ([`set_label`](super::Reactor::set_label)).
+    pub label: Option<Cow<'static, str>>,
+    /// Where it was registered.
+    pub place: &'static Location<'static>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.label {
+            Some(label) => write!(f, "{label} ({})", self.place),
+            None => self.place.fmt(f),
+        }
+    }
+}
+
+/// A handler that ran longer than the limit.
+#[derive(Clone, Debug)]
+pub struct SlowHandler {
+    /// Its event.
+    pub event: EventId,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// How long it ran, to one tick of the coarse clock.
+    pub duration: Duration,
+}
+
+impl fmt::Display for SlowHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "handler {} ran for {:?}", self.origin, self.duration)
+    }
+}
+
+/// Where all events come from, by slot; shared with a watchdog, so behind a lock that is taken
+/// only to register, remove and report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origins(Arc<Mutex<Vec<Option<Origin>>>>);
+
+impl Origins {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<Origin>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, event: EventId, origin: Origin) {
+        let mut origins = self.lock();
+        let at = event.slot();
+        if at >= origins.len() {
+            origins.resize(at + 1, None);
+        }
+        origins[at] = Some(origin);
+    }
+
+    pub(super) fn set_label(&self, event: EventId, label: Cow<'static, str>) {
+        if let Some(Some(origin)) = self.lock().get_mut(event.slot()) {
+            origin.label = Some(label);
+        }
+    }
+
+    pub(super) fn get(&self, event: EventId) -> Option<Origin> {
+        self.lock().get(event.slot()).cloned().flatten()
+    }
+}
+
+/// Times each handler against the limit.
+#[derive(Debug)]
+pub(super) struct GoldenRule {
+    limit_ns: u64,
+    last_ns: u64,
+    /// How often the limit was overrun.
+    pub(super) overruns: u64,
+    /// The last of them.
+    pub(super) recent: VecDeque<SlowHandler>,
+}
+
+/// How many overruns are remembered.
+const RECENT_MAX: usize = 32;
+
+impl GoldenRule {
+    pub(super) fn new(limit: Option<Duration>) -> Self {
+        let limit_ns = limit.map_or(u64::MAX, |limit| {
+            u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
+        });
+        Self {
+            limit_ns,
+            last_ns: 0,
+            overruns: 0,
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// Handlers start to run.
+    #[inline]
+    pub(super) fn begin(&mut self) {
+        if self.limit_ns != u64::MAX {
+            self.last_ns = clock::monotonic_coarse_ns();
+        }
+    }
+
+    /// A handler is back.
+    #[inline]
+    pub(super) fn check(&mut self, event: EventId, origins: &Origins) {
+        if self.limit_ns == u64::MAX {
+            return;
+        }
+        let now_ns = clock::monotonic_coarse_ns();
+        let took_ns = now_ns.saturating_sub(self.last_ns);
+        self.last_ns = now_ns;
+        if took_ns > self.limit_ns {
+            self.note(event, Duration::from_nanos(took_ns), origins);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, event: EventId, duration: Duration, origins: &Origins) {
+        self.overruns += 1;
+        let Some(origin) = origins.get(event) else {
+            return;
+        };
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(SlowHandler {
+            event,
+            origin,
+            duration,
+        });
+    }
+}

@@ -1,0 +1,17 @@
+//! The event loop, sessions and concurrency models of Windlass.
+//!
+//! Start with [`event_loop::EventLoop`].
+
+#![forbid(unsafe_code)]
+
+pub mod demultiplexer;
+pub mod event_loop;
+pub mod files;
+pub mod session;
+mod sync;
+
+pub use windlass_core::{
+    Accounting, CatchUp, Counters, DispatchLimit, Disposition, EngineConfig, EventDemultiplexer,
+    EventError, EventId, FreshActivations, Happened, Instant, Interest, Lifetime, Readiness,
+    RunMode, StopReason, Timeout, Trigger, WatcherId,
+};
