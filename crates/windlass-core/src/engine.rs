@@ -230,10 +230,16 @@ impl<P> Engine<P> {
     #[must_use]
     #[inline]
     pub fn needs_time(&self, turn: &token::Turn) -> bool {
-        if self.config.dispatch_limit.is_some_and(|limit| limit.interval.is_some()) {
+        if self
+            .config
+            .dispatch_limit
+            .is_some_and(|limit| limit.interval.is_some())
+        {
             return true;
         }
-        let first = turn.priority.and_then(|priority| self.ready.first(priority));
+        let first = turn
+            .priority
+            .and_then(|priority| self.ready.first(priority));
         first.is_some_and(|index| self.events.slot(index).timeout.is_some())
     }
 

@@ -184,9 +184,7 @@ impl Pending {
             signalled: self.signalled,
             user: self.user,
             count: self.count,
-            deadline: self
-                .timed_out
-                .then(|| Instant::from_nanos(self.deadline)),
+            deadline: self.timed_out.then(|| Instant::from_nanos(self.deadline)),
         }
     }
 }

@@ -28,6 +28,7 @@ mod error;
 mod golden_rule;
 mod handler;
 mod io_source;
+mod job;
 mod lag;
 mod line_source;
 mod reactor;
@@ -99,6 +100,10 @@ impl<'l, S: 'l> EventLoop<'l, S> {
     /// # Errors
     ///
     /// As [`new`](Self::new), and if no back end has the features that `config` requires.
+    ///
+    /// # Panics
+    ///
+    /// If the number of priorities is not in 1 to 256.
     pub fn with_config(config: LoopConfig) -> Result<Self, OpenError> {
         Ok(Self {
             reactor: Reactor::open(config)?,
@@ -131,7 +136,7 @@ impl<'l, S: 'l> EventLoop<'l, S> {
         )
     }
 
-    /// Runs the handlers of what has happened already, and returns without waiting.
+    /// Runs the handlers of what has happened already, each once, and returns without waiting.
     ///
     /// # Errors
     ///
@@ -140,6 +145,7 @@ impl<'l, S: 'l> EventLoop<'l, S> {
         self.run_mode(
             state,
             RunMode {
+                once: true,
                 nonblock: true,
                 ..RunMode::default()
             },
@@ -153,11 +159,15 @@ impl<'l, S: 'l> EventLoop<'l, S> {
     /// As [`run`](Self::run).
     pub fn run_mode(&mut self, state: &mut S, mode: RunMode) -> Result<StopReason, RunError> {
         self.reactor.begin_run(mode);
-        loop {
-            if let Some(reason) = self.reactor.turn(state)? {
-                return Ok(reason);
+        let result = loop {
+            match self.reactor.turn(state) {
+                Ok(None) => {}
+                Ok(Some(reason)) => break Ok(reason),
+                Err(error) => break Err(error),
             }
-        }
+        };
+        self.reactor.end_run();
+        result
     }
 }
 

@@ -7,6 +7,8 @@
 pub mod demultiplexer;
 pub mod event_loop;
 pub mod files;
+pub mod models;
+pub mod pool;
 pub mod session;
 mod sync;
 

@@ -65,11 +65,12 @@ pub trait Session: Send + 'static {
     ///
     /// Consumes as much as it can: the driver does not call again with the same bytes, but when
     /// more came, when the input ended, when the output drained (after [`Next::Flush`]) or a job
-    /// completed.
+    /// completed. Once the input has ended, every later call says so.
     fn advance(&mut self, cx: &mut SessionContext<'_, Self::Local>, input: Input<'_>) -> Progress;
 
-    /// Takes a job's result. The driver then calls [`advance`](Self::advance) with the input that
-    /// is still there.
+    /// Takes a job's result; of one that panicked or was cancelled, a [`JobFailed`]. The driver then
+    /// calls [`advance`](Self::advance) with the input that is still there, if the answer is
+    /// [`Next::Read`].
     fn complete(&mut self, _cx: &mut SessionContext<'_, Self::Local>, _result: JobResult) -> Next {
         Next::Read
     }
@@ -80,13 +81,15 @@ pub trait Session: Send + 'static {
         None
     }
 
-    /// The deadline is over. May append a last answer.
+    /// The deadline is over. May append a last answer. [`Next::Read`] goes on as before; while a job
+    /// runs, with waiting for it.
     fn expire(&mut self, _cx: &mut SessionContext<'_, Self::Local>) -> Next {
         Next::Close
     }
 
     /// A graceful stop was asked for: an idle session closes, one that is answering finishes and
-    /// then closes. Called once.
+    /// then closes. Called once. [`Next::Read`] goes on as before; while a job runs, with waiting
+    /// for it.
     fn stop(&mut self, _cx: &mut SessionContext<'_, Self::Local>) -> Next {
         Next::Close
     }
@@ -146,6 +149,15 @@ pub struct Job(Box<dyn FnOnce() -> JobResult + Send + UnwindSafe>);
 
 /// What a job returns: any value, known to the session that made the job.
 pub type JobResult = Box<dyn Any + Send>;
+
+/// What [`Session::complete`] is given, in place of a result, for a job that has none.
+#[derive(Debug)]
+pub enum JobFailed {
+    /// It was cancelled before it ran: the pool shut down.
+    Cancelled,
+    /// It panicked with this.
+    Panicked(Box<dyn Any + Send>),
+}
 
 impl Job {
     /// Wraps `work`; its value comes back through [`Session::complete`].

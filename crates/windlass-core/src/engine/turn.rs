@@ -15,8 +15,9 @@ use crate::time::Instant;
 impl<P> Engine<P> {
     /// Step 1, prepare: may the driver wait, and until when?
     ///
-    /// It takes the changes ([`take_changes`](Self::take_changes)) and tells its demultiplexer
-    /// before it waits. A stop that was asked for ends the run here, and is used up.
+    /// Before this call it has taken the changes ([`take_changes`](Self::take_changes)) and told its
+    /// demultiplexer: a registration that fails makes events active, and a plan that was made
+    /// earlier would wait nevertheless. A stop that was asked for ends the run here, and is used up.
     pub fn prepare(&mut self) -> Step {
         self.control.continue_asked = false;
         if core::mem::take(&mut self.control.break_asked) {

@@ -45,33 +45,64 @@ impl fmt::Display for SlowHandler {
     }
 }
 
-/// Where all events come from, by slot; shared with a watchdog, so behind a lock that is taken
+/// Where all events and hooks come from; shared with a watchdog, so behind a lock that is taken
 /// only to register, remove and report.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origins(Arc<Mutex<Vec<Option<Origin>>>>);
+pub(super) struct Origins(Arc<Mutex<OriginTable>>);
+
+#[derive(Debug, Default)]
+struct OriginTable {
+    /// By slot: the last event there.
+    events: Vec<Option<(EventId, Origin)>>,
+    /// The event whose handler runs, if it was removed meanwhile and its slot has another.
+    displaced: Option<(EventId, Origin)>,
+    /// Hooks have ids of their own, of no slot.
+    hooks: Vec<(EventId, Origin)>,
+}
 
 impl Origins {
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Origin>>> {
+    fn lock(&self) -> MutexGuard<'_, OriginTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set(&self, event: EventId, origin: Origin) {
-        let mut origins = self.lock();
+    /// Remembers a new event; `running` is the one whose handler runs.
+    pub(super) fn set(&self, event: EventId, origin: Origin, running: Option<EventId>) {
+        let mut table = self.lock();
         let at = event.slot();
-        if at >= origins.len() {
-            origins.resize(at + 1, None);
+        if at >= table.events.len() {
+            table.events.resize(at + 1, None);
         }
-        origins[at] = Some(origin);
+        let earlier = table.events[at].replace((event, origin));
+        if earlier.as_ref().map(|(earlier, _)| *earlier) == running && running.is_some() {
+            table.displaced = earlier;
+        }
     }
 
     pub(super) fn set_label(&self, event: EventId, label: Cow<'static, str>) {
-        if let Some(Some(origin)) = self.lock().get_mut(event.slot()) {
+        if let Some(Some((id, origin))) = self.lock().events.get_mut(event.slot())
+            && *id == event
+        {
             origin.label = Some(label);
         }
     }
 
     pub(super) fn get(&self, event: EventId) -> Option<Origin> {
-        self.lock().get(event.slot()).cloned().flatten()
+        let table = self.lock();
+        let by_slot = table.events.get(event.slot()).and_then(Option::as_ref);
+        by_slot
+            .into_iter()
+            .chain(&table.displaced)
+            .chain(&table.hooks)
+            .find(|(id, _)| *id == event)
+            .map(|(_, origin)| origin.clone())
+    }
+
+    pub(super) fn set_hook(&self, hook: EventId, origin: Origin) {
+        self.lock().hooks.push((hook, origin));
+    }
+
+    pub(super) fn remove_hook(&self, hook: EventId) {
+        self.lock().hooks.retain(|(id, _)| *id != hook);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use windlass_core::{Disposition, Happened};
+use windlass_core::{Disposition, EventId, Happened};
 
 use crate::event_loop::context::Context;
 
@@ -27,6 +27,19 @@ pub trait EventHandler<'l, S> {
     #[doc(hidden)]
     fn survives_panic(&self) -> bool {
         false
+    }
+
+    /// Whether it has something to handle that its handle will not report: asked when its event
+    /// is enabled. Only for the loop's own.
+    #[doc(hidden)]
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// The id of a hook, which names no event. Only for the loop's own.
+    #[doc(hidden)]
+    fn hook_id(&self) -> Option<EventId> {
+        None
     }
 }
 

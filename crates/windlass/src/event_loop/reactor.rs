@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
-    Accounting, Batch, Change, Counters, Engine, EventDemultiplexer, EventError, EventId,
-    EventSpec, Features, InsertError, Instant, Interest, Readiness, RunMode, Source, WatcherId,
-    WatcherKind,
+    Accounting, Batch, Change, Counters, Disposition, Engine, EventDemultiplexer, EventError,
+    EventId, EventSpec, Features, Happened, InsertError, Instant, Interest, Readiness, RunMode,
+    Source, WatcherId, WatcherKind,
 };
 use windlass_sys::clock;
 
 use crate::demultiplexer;
 use crate::event_loop::config::LoopConfig;
+use crate::event_loop::context::Context;
 use crate::event_loop::error::{OpenError, RegisterError, RegisterErrorKind};
 use crate::event_loop::golden_rule::{GoldenRule, Origin, Origins, SlowHandler};
-use crate::event_loop::handler::BoxedHandler;
+use crate::event_loop::handler::{BoxedHandler, EventHandler};
 use crate::event_loop::io_source::IoOptions;
 use crate::event_loop::lag::LagHistogram;
 use crate::event_loop::remote::{Remote, WakeHandler, WakerState};
@@ -35,10 +36,17 @@ pub struct Reactor<'l, S> {
     changes: Vec<Change>,
     /// The turn's time; read when someone asks.
     pub(super) now: Option<Instant>,
+    /// Whether a run is under way: outside of one there is no turn whose time could be kept.
+    in_run: bool,
+    /// The event whose handler runs.
+    pub(super) running: Option<EventId>,
+    /// The hook that runs, unless it was removed meanwhile.
+    pub(super) running_hook: Option<WatcherId>,
+    hook_count: u32,
     pub(super) remote: Arc<Remote<'l, S>>,
     pub(super) wake_event: Option<EventId>,
     pub(super) mode: RunMode,
-    /// Whether a post ran in this turn: a pass of [`run_once`](super::EventLoop::run_once) is over
+    /// Whether a post ran in this run: a pass of [`run_once`](super::EventLoop::run_once) is over
     /// then, though the wake-up channel itself does not count.
     pub(super) post_ran: bool,
     pub(super) wakers: Vec<(EventId, Arc<WakerState>)>,
@@ -67,6 +75,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
             batch: Batch::new(),
             changes: Vec::new(),
             now: None,
+            in_run: false,
+            running: None,
+            running_hook: None,
+            hook_count: 0,
             remote: Arc::clone(&remote),
             wake_event: None,
             mode: RunMode::default(),
@@ -84,6 +96,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         let options = IoOptions {
             trigger: WakeHandler::<'l, S>::trigger(edge),
             accounting: Accounting::Internal,
+            label: Some("wake-up channel and posts".into()),
             ..IoOptions::default()
         };
         let event = reactor
@@ -164,8 +177,13 @@ impl<'l, S: 'l> Reactor<'l, S> {
 
     /// Removes an event (the Reactor pattern's `remove_handler`); its handler will not be called
     /// any more and is dropped, with the descriptor that it owns: at once, or when it returns if
-    /// it is running. Answers whether there was such an event.
+    /// it is running. Answers whether there was such an event. The loop's own events, which
+    /// [`events`](Self::events) lists as internal, can't be removed.
     pub fn remove(&mut self, event: EventId) -> bool {
+        !self.is_own(event) && self.remove_any(event)
+    }
+
+    pub(super) fn remove_any(&mut self, event: EventId) -> bool {
         let Ok(handler) = self.engine.remove(event) else {
             return false;
         };
@@ -181,8 +199,9 @@ impl<'l, S: 'l> Reactor<'l, S> {
     ///
     /// # Errors
     ///
-    /// If there is no such event.
+    /// If there is no such event, or it is the loop's own.
     pub fn disable(&mut self, event: EventId) -> Result<(), EventError> {
+        self.check_not_own(event)?;
         self.engine.disable(event)?;
         self.sync_signals();
         Ok(())
@@ -197,6 +216,9 @@ impl<'l, S: 'l> Reactor<'l, S> {
         let now = self.fresh_now();
         self.engine.enable(event, now)?;
         self.sync_signals();
+        if self.engine.payload(event).is_some_and(|handler| handler.has_more()) {
+            self.engine.activate_event(event, Readiness::NONE, 1)?;
+        }
         Ok(())
     }
 
@@ -204,8 +226,9 @@ impl<'l, S: 'l> Reactor<'l, S> {
     ///
     /// # Errors
     ///
-    /// If there is no such event, or it watches no handle.
+    /// If there is no such event, or it is the loop's own, or it watches no handle.
     pub fn set_interest(&mut self, event: EventId, interest: Interest) -> Result<(), EventError> {
+        self.check_not_own(event)?;
         self.engine.set_interest(event, interest)
     }
 
@@ -234,29 +257,55 @@ impl<'l, S: 'l> Reactor<'l, S> {
         self.engine.activate_event(event, Readiness::NONE, count)
     }
 
-    /// Runs `hook` before each wait.
-    pub fn on_prepare<F>(&mut self, mut hook: F) -> WatcherId
+    /// Runs `hook` before each wait. Its [`Context::event`](super::Context::event) names no event.
+    #[track_caller]
+    pub fn on_prepare<F>(&mut self, hook: F) -> WatcherId
     where
-        F: FnMut(&mut S, &mut super::Context<'_, 'l, S>) -> windlass_core::Disposition + 'l,
+        F: FnMut(&mut S, &mut Context<'_, 'l, S>) -> Disposition + 'l,
     {
-        let handler =
-            Box::new(move |state: &mut S, cx: &mut super::Context<'_, 'l, S>, _| hook(state, cx));
-        self.engine.insert_watcher(WatcherKind::Prepare, handler)
+        self.insert_hook(WatcherKind::Prepare, hook, Location::caller())
     }
 
-    /// Runs `hook` after each wait, before the handlers.
-    pub fn on_check<F>(&mut self, mut hook: F) -> WatcherId
+    /// Runs `hook` after each wait, before the handlers. Its
+    /// [`Context::event`](super::Context::event) names no event.
+    #[track_caller]
+    pub fn on_check<F>(&mut self, hook: F) -> WatcherId
     where
-        F: FnMut(&mut S, &mut super::Context<'_, 'l, S>) -> windlass_core::Disposition + 'l,
+        F: FnMut(&mut S, &mut Context<'_, 'l, S>) -> Disposition + 'l,
     {
-        let handler =
-            Box::new(move |state: &mut S, cx: &mut super::Context<'_, 'l, S>, _| hook(state, cx));
-        self.engine.insert_watcher(WatcherKind::Check, handler)
+        self.insert_hook(WatcherKind::Check, hook, Location::caller())
     }
 
-    /// Removes a hook; answers whether there was one.
+    fn insert_hook<F>(
+        &mut self,
+        kind: WatcherKind,
+        handle: F,
+        place: &'static Location<'static>,
+    ) -> WatcherId
+    where
+        F: FnMut(&mut S, &mut Context<'_, 'l, S>) -> Disposition + 'l,
+    {
+        self.hook_count = self.hook_count.wrapping_add(1);
+        let id = hook_id(self.hook_count);
+        self.origins.set_hook(id, Origin { label: None, place });
+        self.engine
+            .insert_watcher(kind, Box::new(Hook { id, handle }))
+    }
+
+    /// Removes a hook; answers whether there was one. It runs no more and is dropped: at once, or
+    /// when it returns if it is running.
     pub fn remove_hook(&mut self, hook: WatcherId) -> bool {
-        self.engine.remove_watcher(hook).is_some()
+        let Some(handler) = self.engine.remove_watcher(hook) else {
+            return self.running_hook.take_if(|running| *running == hook).is_some();
+        };
+        self.forget_hook(&handler);
+        true
+    }
+
+    pub(super) fn forget_hook(&self, handler: &BoxedHandler<'l, S>) {
+        if let Some(id) = handler.hook_id() {
+            self.origins.remove_hook(id);
+        }
     }
 
     /// Ends the run when the active handlers of this turn have run. If no run is under way, ends
@@ -297,7 +346,8 @@ impl<'l, S: 'l> Reactor<'l, S> {
     }
 
     /// The time of this turn: read at most once in each, so possibly a little old. What is timed
-    /// from it may come early by the age of it; see [`fresh_now`](Self::fresh_now).
+    /// from it may come early by the age of it; see [`fresh_now`](Self::fresh_now), which it is
+    /// outside of a run.
     #[inline]
     pub fn now(&mut self) -> Instant {
         match self.now {
@@ -310,8 +360,21 @@ impl<'l, S: 'l> Reactor<'l, S> {
     #[inline]
     pub fn fresh_now(&mut self) -> Instant {
         let now = Instant::from_nanos(clock::monotonic_ns());
-        self.now = Some(now);
+        self.now = self.in_run.then_some(now);
         now
+    }
+
+    pub(super) fn begin_run(&mut self, mode: RunMode) {
+        self.mode = mode;
+        self.post_ran = false;
+        self.now = None;
+        self.in_run = true;
+        self.engine.begin_run(mode);
+    }
+
+    pub(super) fn end_run(&mut self) {
+        self.now = None;
+        self.in_run = false;
     }
 
     /// The name of the back end in use.
@@ -354,7 +417,8 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// its own, in which all that was registered is registered again. The parent is not disturbed.
     ///
     /// Threads do not survive a fork: posters that live on in the child work, worker pools and
-    /// watchdogs do not.
+    /// watchdogs do not. As with any lock, no other thread may be posting at the moment of the
+    /// fork.
     ///
     /// # Errors
     ///
@@ -367,6 +431,19 @@ impl<'l, S: 'l> Reactor<'l, S> {
         self.apply_quietly();
         // What was posted before the fork is still there, its wake-up is not.
         self.remote.wake();
+        Ok(())
+    }
+
+    /// Whether the loop itself needs the event to work.
+    fn is_own(&self, event: EventId) -> bool {
+        Some(event) == self.wake_event || Some(event) == self.signals.event
+    }
+
+    /// Nobody is given the ids of the loop's own events to change them.
+    fn check_not_own(&self, event: EventId) -> Result<(), EventError> {
+        if self.is_own(event) {
+            return Err(EventError::Gone);
+        }
         Ok(())
     }
 
@@ -383,7 +460,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
                 .map_err(|InsertError { kind, payload }| {
                     RegisterError::new(RegisterErrorKind::Engine(kind), payload)
                 })?;
-        self.origins.set(event, origin);
+        self.origins.set(event, origin, self.running);
         Ok(event)
     }
 
@@ -418,6 +495,35 @@ impl<'l, S: 'l> Reactor<'l, S> {
             let _ = self.apply_changes(None);
         }
     }
+}
+
+/// A closure that runs in each turn.
+struct Hook<F> {
+    id: EventId,
+    handle: F,
+}
+
+impl<'l, S, F> EventHandler<'l, S> for Hook<F>
+where
+    F: FnMut(&mut S, &mut Context<'_, 'l, S>) -> Disposition,
+{
+    fn handle_event(
+        &mut self,
+        state: &mut S,
+        cx: &mut Context<'_, 'l, S>,
+        _happened: Happened,
+    ) -> Disposition {
+        (self.handle)(state, cx)
+    }
+
+    fn hook_id(&self) -> Option<EventId> {
+        Some(self.id)
+    }
+}
+
+/// An id for the `number`th hook: of a slot that no event has.
+fn hook_id(number: u32) -> EventId {
+    EventId::from_bits(u64::from(number) << 32 | u64::from(u32::MAX))
 }
 
 impl<S> Drop for Reactor<'_, S> {

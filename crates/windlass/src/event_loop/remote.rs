@@ -344,6 +344,9 @@ impl<'l, S: 'l> EventHandler<'l, S> for WakeHandler<'l, S> {
         if self.running.is_empty() {
             self.remote.swap_posts(&mut self.running);
             self.running.reverse();
+        } else {
+            // A panic left these. Those that came since have had their only ring, just answered.
+            self.remote.wake();
         }
         // Not more than was there: I/O has its turn between two bursts. A panic leaves the rest
         // for the next call.
@@ -389,6 +392,11 @@ impl<'l, S: 'l> Reactor<'l, S> {
         );
         let place = std::panic::Location::caller();
         let event = self.insert_user(handler, Lifetime::Persistent, place)?;
+        if self.wakers.len() == self.wakers.capacity() {
+            // Those that were removed and never used again.
+            let engine = &self.engine;
+            self.wakers.retain(|(event, _)| engine.state(*event).is_some());
+        }
         self.wakers.push((event, Arc::clone(&state)));
         Ok((
             event,

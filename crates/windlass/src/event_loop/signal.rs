@@ -122,7 +122,7 @@ impl fmt::Display for SignalInfo {
 pub(super) struct Signals {
     channel: Option<SignalChannel>,
     /// The event that watches the channel.
-    event: Option<EventId>,
+    pub(super) event: Option<EventId>,
     watched: SignalSet,
     /// The last information by signal number.
     last: Vec<Option<windlass_sys::signal::SignalInfo>>,
@@ -169,8 +169,11 @@ impl<'l, S: 'l> Reactor<'l, S> {
         };
         let fail = |source| RegisterError::new(RegisterErrorKind::Signal { signal, source }, ());
         self.open_signal_channel().map_err(fail)?;
-        if let Some(channel) = &mut self.signals.channel {
-            channel.watch(signal.number()).map_err(fail)?;
+        if let Some(channel) = &mut self.signals.channel
+            && let Err(source) = channel.watch(signal.number())
+        {
+            self.close_idle_signal_channel();
+            return Err(fail(source));
         }
         let handler = Box::new(
             move |state: &mut S, cx: &mut Context<'_, 'l, S>, happened: Happened| {
@@ -211,6 +214,16 @@ impl<'l, S: 'l> Reactor<'l, S> {
         self.signals.channel = Some(channel);
         self.signals.event = Some(event);
         Ok(())
+    }
+
+    /// Closes the channel if it watches nothing.
+    fn close_idle_signal_channel(&mut self) {
+        if self.signals.watched.is_empty() {
+            if let Some(event) = self.signals.event.take() {
+                self.remove_any(event);
+            }
+            self.signals.channel = None;
+        }
     }
 
     /// Stops watching signals that no pending event waits for any more, and watches those that
@@ -276,7 +289,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         channel.reinit().map_err(std::io::Error::other)?;
         let fd = channel.as_fd().try_clone_to_owned()?;
         if let Some(event) = self.signals.event.take() {
-            self.remove(event);
+            self.remove_any(event);
         }
         let options = IoOptions {
             accounting: Accounting::Internal,

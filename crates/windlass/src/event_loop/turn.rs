@@ -1,6 +1,8 @@
 //! One turn of the loop, and one call of a handler: the driver of the engine's five steps.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
@@ -11,30 +13,25 @@ use windlass_core::{
 use crate::event_loop::config::{PanicPolicy, PanicReport};
 use crate::event_loop::context::Context;
 use crate::event_loop::error::RunError;
+use crate::event_loop::golden_rule::Origin;
 use crate::event_loop::handler::BoxedHandler;
 use crate::event_loop::reactor::Reactor;
 
 impl<'l, S: 'l> Reactor<'l, S> {
-    pub(super) fn begin_run(&mut self, mode: RunMode) {
-        self.mode = mode;
-        self.engine.begin_run(mode);
-    }
-
     /// Prepare, wait, activate, dispatch and settle what is active. Answers why the run is over,
     /// if it is.
     pub(super) fn turn(&mut self, state: &mut S) -> Result<Option<StopReason>, RunError> {
-        self.post_ran = false;
         if self.remote.take_stop() {
             self.engine.exit_loop();
         }
-        if self.remote.has_work()
-            && let Some(event) = self.wake_event
+        let has_work = self.remote.has_work();
+        if has_work && let Some(event) = self.wake_event
         {
             // It exists as long as the loop.
             let _ = self.engine.activate_event(event, Readiness::NONE, 1);
         }
         self.run_watchers(WatcherKind::Prepare, state);
-        let plan = match self.engine.prepare() {
+        let plan = match self.prepare(has_work) {
             Step::Stop(reason) => return Ok(Some(reason)),
             Step::Wait(plan) => plan,
         };
@@ -55,10 +52,35 @@ impl<'l, S: 'l> Reactor<'l, S> {
         self.run_watchers(WatcherKind::Check, state);
         self.dispatch_all(&mut turn, state);
         Ok(match self.engine.finish(turn) {
-            TurnEnd::Again if self.mode.once && self.post_ran => Some(StopReason::Passed),
+            TurnEnd::Again if self.is_pass_of_posts() => Some(StopReason::Passed),
             TurnEnd::Again => None,
             TurnEnd::Stop(reason) => Some(reason),
         })
+    }
+
+    /// Prepares; what other threads have sent already runs before the loop counts as empty.
+    fn prepare(&mut self, has_work: bool) -> Step {
+        if !has_work {
+            return self.engine.prepare();
+        }
+        self.engine.begin_run(RunMode {
+            no_exit_on_empty: true,
+            ..self.mode
+        });
+        let step = self.engine.prepare();
+        self.engine.begin_run(self.mode);
+        step
+    }
+
+    /// Whether this was the pass of a run for one pass, in which only posts ran: the engine counts
+    /// their event as the loop's own. As with other events, what they activated still runs, and a
+    /// stop that they asked for is the reason of the end.
+    fn is_pass_of_posts(&self) -> bool {
+        self.mode.once
+            && self.post_ran
+            && self.engine.counters().active == 0
+            && !self.engine.exit_asked()
+            && !self.engine.break_asked()
     }
 
     fn wait(&mut self, plan: &WaitPlan) -> Result<(), RunError> {
@@ -144,14 +166,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
             self.lag
                 .record(u64::try_from(late.as_nanos()).unwrap_or(u64::MAX));
         }
-        if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.begin(event);
-        }
         let result = self.call(&mut payload, state, event, happened);
-        if let Some(heartbeat) = &self.heartbeat {
-            heartbeat.end();
-        }
-        self.golden_rule.check(event, &self.origins);
         match result {
             Ok(disposition) => self.settle(token, payload, disposition),
             Err(panic) => {
@@ -159,7 +174,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
                 if payload.survives_panic() {
                     self.settle(token, payload, Disposition::Keep);
                     // What it had not done yet is done in the next turn.
-                    let _ = self.engine.activate_event(event, Readiness::NONE, 1);
+                    self.remote.wake();
                 } else {
                     self.engine.abandon(token);
                     self.apply_quietly();
@@ -167,19 +182,33 @@ impl<'l, S: 'l> Reactor<'l, S> {
                     // After the kernel has forgotten the descriptor that it owns.
                     drop(payload);
                 }
-                match (self.config.panic_policy, origin) {
-                    (PanicPolicy::Contain(report), Some(origin)) => {
-                        report(&PanicReport {
-                            origin: &origin,
-                            payload: &*panic,
-                        });
-                    }
-                    _ => resume_unwind(panic),
-                }
+                self.after_panic(origin, panic);
             }
         }
     }
 
+    /// The policy for panics, when their handler is gone.
+    #[cold]
+    fn after_panic(&mut self, origin: Option<Origin>, panic: Box<dyn Any + Send>) {
+        match self.config.panic_policy {
+            PanicPolicy::Contain(report) => {
+                let origin = origin.unwrap_or_else(|| Origin {
+                    label: None,
+                    place: Location::caller(),
+                });
+                report(&PanicReport {
+                    origin: &origin,
+                    payload: &*panic,
+                });
+            }
+            PanicPolicy::Propagate => {
+                self.end_run();
+                resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Calls a handler or hook, watched by the golden rule.
     #[inline]
     fn call(
         &mut self,
@@ -188,12 +217,28 @@ impl<'l, S: 'l> Reactor<'l, S> {
         event: EventId,
         happened: Happened,
     ) -> std::thread::Result<Disposition> {
+        let me = Arc::as_ptr(&self.remote);
+        self.running = Some(event);
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.begin(event);
+        }
         // Unwind safety: the handler is dropped after a panic; the loop is consistent at every
         // call out of it; the state is the program's, as with any panic that it catches.
-        catch_unwind(AssertUnwindSafe(|| {
+        let result = catch_unwind(AssertUnwindSafe(|| {
             let mut cx = Context::new(self, event);
             handler.handle_event(state, &mut cx, happened)
-        }))
+        }));
+        // The handler would be settled in a loop that it is not of.
+        assert!(
+            std::ptr::eq(me, Arc::as_ptr(&self.remote)),
+            "a handler exchanged its event loop for another (mem::swap through a Context)"
+        );
+        if let Some(heartbeat) = &self.heartbeat {
+            heartbeat.end();
+        }
+        self.running = None;
+        self.golden_rule.check(event, &self.origins);
+        result
     }
 
     #[inline]
@@ -216,23 +261,27 @@ impl<'l, S: 'l> Reactor<'l, S> {
     fn run_watchers(&mut self, kind: WatcherKind, state: &mut S) {
         let mut cursor = self.engine.watch(kind);
         while let Some(WatcherCall { id, mut payload }) = self.engine.next_watcher(&mut cursor) {
-            // A hook has no event of its own; it is told the loop's.
-            let Some(event) = self.wake_event else { return };
+            let Some(event) = payload.hook_id() else {
+                debug_assert!(false, "a watcher is a hook");
+                continue;
+            };
             let happened = Happened::nothing(event);
-            match self.call(&mut payload, state, event, happened) {
-                Ok(disposition) => drop(self.engine.settle_watcher(id, payload, disposition)),
+            self.golden_rule.begin();
+            self.running_hook = Some(id);
+            let result = self.call(&mut payload, state, event, happened);
+            self.running_hook = None;
+            match result {
+                Ok(disposition) => {
+                    if let Some(hook) = self.engine.settle_watcher(id, payload, disposition) {
+                        self.forget_hook(&hook);
+                    }
+                }
                 Err(panic) => {
                     self.engine.abandon_watcher(id);
                     drop(payload);
-                    match (self.config.panic_policy, self.origins.get(event)) {
-                        (PanicPolicy::Contain(report), Some(origin)) => {
-                            report(&PanicReport {
-                                origin: &origin,
-                                payload: &*panic,
-                            });
-                        }
-                        _ => resume_unwind(panic),
-                    }
+                    let origin = self.origins.get(event);
+                    self.origins.remove_hook(event);
+                    self.after_panic(origin, panic);
                 }
             }
         }

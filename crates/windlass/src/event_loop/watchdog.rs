@@ -47,7 +47,8 @@ pub(super) struct Heartbeat {
 impl Heartbeat {
     #[inline]
     pub(super) fn begin(&self, event: EventId) {
-        self.event.store(event.to_bits(), Ordering::Relaxed);
+        // Who sees this event sees that the one before has ended.
+        self.event.store(event.to_bits(), Ordering::Release);
         self.since_ns
             .store(clock::monotonic_coarse_ns(), Ordering::Release);
     }
@@ -68,6 +69,8 @@ impl Heartbeat {
 /// A running watchdog; dropping it ends its thread.
 #[derive(Debug)]
 pub struct Watchdog {
+    /// The process that has the thread; a child after a fork has not.
+    process: u32,
     end: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -99,6 +102,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         };
         self.heartbeat = Some(heartbeat);
         Ok(Watchdog {
+            process: std::process::id(),
             end,
             thread: Some(thread),
         })
@@ -142,6 +146,11 @@ fn look(
 
 impl Drop for Watchdog {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // Nobody would end, nor release the lock if it was held at the fork.
+            std::mem::forget(self.thread.take());
+            return;
+        }
         *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.1.notify_all();
         if let Some(thread) = self.thread.take() {

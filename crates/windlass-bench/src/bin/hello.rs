@@ -1,0 +1,43 @@
+//! A fixed answer of 64 bytes to `GET /`, through the real HTTP server: `hello --port PORT`.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use windlass::Disposition::Keep;
+use windlass::event_loop::Signal;
+use windlass::models::SingleLoop;
+use windlass_bench::arg_num;
+use windlass_http::{
+    FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status,
+};
+
+const BODY: &str = "Hello! This body is 64 bytes long, the same from every peer...\r\n";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // With fewer it accepts fewer.
+    let _ = windlass_sys::limits::raise_descriptor_limit(65_536);
+    let port = u16::try_from(arg_num("--port", 8080))?;
+    let hello = Response::new(Status::OK).header("Content-Type", "text/plain")?.body(BODY);
+    let hello = FixedResponse::new(hello);
+    let handler = move |request: &Request<'_>, response: Responder<'_>| {
+        if request.path() == "/" {
+            Ok(response.fixed(&hello))
+        } else {
+            Ok(response.respond(Response::text(Status::NOT_FOUND, "no such page")))
+        }
+    };
+    let service = Arc::new(HttpService::new(handler, HttpConfig::default()));
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut server = SingleLoop::builder(service).listen(addr).build()?;
+    for signal in [Signal::INT, Signal::TERM] {
+        server.reactor().on_signal(signal, |state, cx, _| {
+            state.stop(cx);
+            Keep
+        })?;
+    }
+    server.run()?;
+    Ok(())
+}

@@ -1,0 +1,137 @@
+//! `windlass serve`: a directory over HTTP, from a single-threaded event loop.
+
+mod log_sink;
+
+use std::error::Error;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use windlass::Disposition::Keep;
+use windlass::event_loop::Signal;
+use windlass::models::{BindError, Limits, SingleLoop};
+use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat, StaticFiles};
+use windlass_sys::limits::raise_descriptor_limit;
+
+use self::log_sink::LogSink;
+
+/// What `windlass serve` is told.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Stops gracefully on SIGINT (Ctrl-C) and SIGTERM: no new connections, answers that are under way
+are finished. A second signal stops at once. The environment variable WINDLASS_BACKEND forces the
+method that waits for events: epoll, poll or select.")]
+pub(crate) struct ServeArguments {
+    /// The directory to serve.
+    #[arg(default_value = ".")]
+    dir: PathBuf,
+
+    /// Where to listen; port 0 takes a free one. May be given several times.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    listen: Vec<SocketAddr>,
+
+    /// How each request is logged on standard output.
+    #[arg(long, value_enum, default_value_t = Log::Common)]
+    access_log: Log,
+
+    /// How long a graceful stop waits for connections before it cuts them, in seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    stop_deadline: u64,
+
+    /// The most connections at once.
+    #[arg(long, value_name = "COUNT", default_value_t = 65_536)]
+    connections_max: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Log {
+    /// The combined log format: with referrer and user agent.
+    Combined,
+    /// The common log format.
+    Common,
+    /// No log.
+    Off,
+}
+
+/// Descriptors asked for: each connection takes one, each file that is sent another.
+const DESCRIPTORS_WANTED: u64 = 1 << 20;
+
+/// Serves until a signal says to stop.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
+    let files = StaticFiles::new(&arguments.dir)
+        .map_err(|error| explain(&error, format!("serve {}", arguments.dir.display())))?;
+    let mut config = HttpConfig::default();
+    let format = match arguments.access_log {
+        Log::Combined => Some(LogFormat::Combined),
+        Log::Common => Some(LogFormat::Common),
+        Log::Off => None,
+    };
+    let sink = match format {
+        Some(_) => Some(Arc::new(Mutex::new(LogSink::open(io::stdout())?))),
+        None => None,
+    };
+    if let (Some(format), Some(sink)) = (format, &sink) {
+        config.access_log = Some(AccessLog::new(Arc::clone(sink) as _, format));
+    }
+    // With fewer there is still the pause at EMFILE.
+    let _ = raise_descriptor_limit(DESCRIPTORS_WANTED);
+    let service = Arc::new(HttpService::new(files, config));
+    let limits = Limits {
+        connections_max: arguments.connections_max,
+        stop_deadline: Duration::from_secs(arguments.stop_deadline),
+        ..Limits::default()
+    };
+    let mut builder = SingleLoop::builder(Arc::clone(&service)).limits(limits);
+    for &addr in &arguments.listen {
+        builder = builder.listen(addr);
+    }
+    let mut server = builder.build().map_err(explain_bind)?;
+    for signal in [Signal::INT, Signal::TERM] {
+        server.reactor().on_signal(signal, |state, cx, info| {
+            let again = if state.is_stopping() { ", again: stopping at once" } else { ", stopping" };
+            eprintln!("windlass: {info}{again}");
+            state.stop(cx);
+            Keep
+        })?;
+    }
+    for addr in server.local_addrs() {
+        eprintln!("windlass: serving {} at http://{addr}/", arguments.dir.display());
+    }
+    let report = server.run()?;
+    for slow in server.reactor().slow_handlers() {
+        eprintln!("windlass: {slow}");
+    }
+    eprintln!("windlass: stopped: {report}");
+    if let Some(sink) = sink {
+        let lost = sink.lock().map_or(0, |mut sink| sink.finish());
+        if lost > 0 {
+            eprintln!("windlass: {lost} writes of the access log were lost: nobody read them");
+        }
+    }
+    Ok(())
+}
+
+/// An error that says what was tried, and what to do about it where that is known.
+fn explain(error: &io::Error, tried: String) -> Box<dyn Error> {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => ": there is no such directory",
+        ErrorKind::NotADirectory => ": it is not a directory",
+        ErrorKind::PermissionDenied => ": it may not be read by this user",
+        _ => return format!("{tried}: {error}").into(),
+    };
+    format!("{tried}{hint}").into()
+}
+
+fn explain_bind(error: BindError) -> Box<dyn Error> {
+    let BindError::Listen { addr, source } = &error else { return error.into() };
+    let hint = match source.kind() {
+        ErrorKind::AddrInUse => "another program listens there; choose another port with --listen",
+        ErrorKind::AddrNotAvailable => "no network interface of this machine has that address",
+        ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
+        _ => return error.into(),
+    };
+    format!("listen on {addr}: {hint}").into()
+}

@@ -1,0 +1,364 @@
+//! Framing of request bodies (RFC 9112 sections 6 and 7): where a body ends.
+//!
+//! The decoder takes input in any cut and gives the data piece by piece, by reference. Sizes are
+//! 64-bit and checked; nothing is allocated. Trailer fields are checked and dropped, never merged
+//! into the headers (RFC 9110 section 6.5.1).
+
+use crate::syntax::{is_token, is_value_bytes};
+
+/// How a body is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Chunked,
+    /// So many bytes; zero is no body.
+    Length(u64),
+}
+
+impl Framing {
+    /// Whether there is a body at all.
+    pub(crate) fn is_none(self) -> bool {
+        self == Self::Length(0)
+    }
+}
+
+/// Finds the end of one body.
+#[derive(Debug)]
+pub(crate) struct BodyDecoder {
+    state: State,
+    /// What chunk extensions and trailers have used of their limit.
+    overhead_bytes: usize,
+    overhead_bytes_max: usize,
+}
+
+/// What one step found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decoded<'a> {
+    /// Bytes of the input that are done with.
+    pub(crate) consumed: usize,
+    /// The data among them.
+    pub(crate) data: &'a [u8],
+    /// Whether the body ended.
+    pub(crate) done: bool,
+}
+
+/// The body breaks the grammar or a limit; no byte after it can be trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadBody;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Data with a known end, after which the body ends.
+    Length(u64),
+    ChunkSize {
+        digits: u8,
+        value: u64,
+    },
+    ChunkExtension {
+        value: u64,
+    },
+    ChunkSizeLf {
+        value: u64,
+    },
+    ChunkData(u64),
+    ChunkDataCr,
+    ChunkDataLf,
+    /// At the start of a trailer line, of which so much is known to have no line end.
+    Trailer {
+        scanned: usize,
+    },
+    Done,
+}
+
+const CHUNK_START: State = State::ChunkSize {
+    digits: 0,
+    value: 0,
+};
+
+impl BodyDecoder {
+    pub(crate) fn new(framing: Framing, overhead_bytes_max: usize) -> Self {
+        let state = match framing {
+            Framing::Chunked => CHUNK_START,
+            Framing::Length(0) => State::Done,
+            Framing::Length(length) => State::Length(length),
+        };
+        Self {
+            state,
+            overhead_bytes: 0,
+            overhead_bytes_max,
+        }
+    }
+
+    /// Takes what it can of `input`, up to the end of a piece of data or of the body.
+    ///
+    /// Nothing consumed and not done: more input is needed.
+    pub(crate) fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, BadBody> {
+        let mut at = 0;
+        let mut data: &[u8] = &[];
+        while data.is_empty() && self.state != State::Done {
+            let rest = &input[at..];
+            let Some(&byte) = rest.first() else { break };
+            match self.state {
+                State::Length(left) => {
+                    data = prefix(rest, left);
+                    at += data.len();
+                    self.state = match left - data.len() as u64 {
+                        0 => State::Done,
+                        left => State::Length(left),
+                    };
+                }
+                State::ChunkData(left) => {
+                    data = prefix(rest, left);
+                    at += data.len();
+                    self.state = match left - data.len() as u64 {
+                        0 => State::ChunkDataCr,
+                        left => State::ChunkData(left),
+                    };
+                }
+                State::Trailer { scanned } => match memchr::memchr(b'\n', &rest[scanned..]) {
+                    Some(end) => {
+                        let line = &rest[..=scanned + end];
+                        self.trailer_line(line)?;
+                        at += line.len();
+                    }
+                    None if rest.len() > self.overhead_bytes_max - self.overhead_bytes => {
+                        return Err(BadBody);
+                    }
+                    None => {
+                        self.state = State::Trailer {
+                            scanned: rest.len(),
+                        };
+                        break;
+                    }
+                },
+                state => {
+                    self.state = self.framing_byte(state, byte)?;
+                    at += 1;
+                }
+            }
+        }
+        Ok(Decoded {
+            consumed: at,
+            data,
+            done: self.state == State::Done,
+        })
+    }
+
+    /// The state after one byte between data: `chunk = chunk-size [ chunk-ext ] CRLF data CRLF`.
+    fn framing_byte(&mut self, state: State, byte: u8) -> Result<State, BadBody> {
+        Ok(match (state, byte) {
+            (State::ChunkSize { digits, value }, _) if byte.is_ascii_hexdigit() => {
+                // Sixteen digits fit; this bounds leading zeros as well.
+                if digits == 16 {
+                    return Err(BadBody);
+                }
+                let digit = (byte as char).to_digit(16).ok_or(BadBody)?;
+                State::ChunkSize {
+                    digits: digits + 1,
+                    value: value << 4 | u64::from(digit),
+                }
+            }
+            (State::ChunkSize { digits: 0, .. }, _) => return Err(BadBody),
+            (State::ChunkSize { value, .. } | State::ChunkExtension { value }, b'\r') => {
+                State::ChunkSizeLf { value }
+            }
+            // Blanks before the semicolon are "bad whitespace", which nobody sends in good faith.
+            (State::ChunkSize { value, .. }, b';') => State::ChunkExtension { value },
+            (State::ChunkExtension { value }, _) if is_value_bytes(&[byte]) => {
+                self.spend_overhead(1)?;
+                State::ChunkExtension { value }
+            }
+            (State::ChunkSizeLf { value: 0 }, b'\n') => State::Trailer { scanned: 0 },
+            (State::ChunkSizeLf { value }, b'\n') => State::ChunkData(value),
+            (State::ChunkDataCr, b'\r') => State::ChunkDataLf,
+            (State::ChunkDataLf, b'\n') => CHUNK_START,
+            _ => return Err(BadBody),
+        })
+    }
+
+    fn trailer_line(&mut self, line: &[u8]) -> Result<(), BadBody> {
+        self.spend_overhead(line.len())?;
+        let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
+        if line.is_empty() {
+            self.state = State::Done;
+            return Ok(());
+        }
+        let colon = memchr::memchr(b':', line).ok_or(BadBody)?;
+        if !is_token(&line[..colon]) || !is_value_bytes(&line[colon + 1..]) {
+            return Err(BadBody);
+        }
+        self.state = State::Trailer { scanned: 0 };
+        Ok(())
+    }
+
+    fn spend_overhead(&mut self, bytes: usize) -> Result<(), BadBody> {
+        self.overhead_bytes += bytes;
+        if self.overhead_bytes > self.overhead_bytes_max {
+            Err(BadBody)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The first `left` bytes of `rest`, or all of it.
+fn prefix(rest: &[u8], left: u64) -> &[u8] {
+    &rest[..usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())]
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes input that arrives in `cuts` pieces; answers the data and what was left over.
+    fn decode_all(
+        framing: Framing,
+        input: &[u8],
+        step: usize,
+    ) -> Result<(Vec<u8>, usize), BadBody> {
+        let mut decoder = BodyDecoder::new(framing, 64);
+        let (mut data, mut at, mut given) = (Vec::new(), 0, 0);
+        loop {
+            let decoded = decoder.decode(&input[at..given])?;
+            at += decoded.consumed;
+            data.extend_from_slice(decoded.data);
+            if decoded.done {
+                return Ok((data, at));
+            }
+            if decoded.consumed == 0 {
+                if given == input.len() {
+                    return Ok((data, usize::MAX));
+                }
+                given = (given + step).min(input.len());
+            }
+        }
+    }
+
+    fn chunked(input: &[u8]) -> Result<(Vec<u8>, usize), BadBody> {
+        let whole = decode_all(Framing::Chunked, input, input.len());
+        assert_eq!(
+            whole,
+            decode_all(Framing::Chunked, input, 1),
+            "{:?}",
+            input.escape_ascii()
+        );
+        whole
+    }
+
+    #[test]
+    fn length_framed_body_ends_after_its_length() {
+        assert_eq!(
+            decode_all(Framing::Length(3), b"abcGET", 1),
+            Ok((b"abc".to_vec(), 3))
+        );
+        assert_eq!(decode_all(Framing::Length(0), b"GET", 1), Ok((vec![], 0)));
+    }
+
+    #[test]
+    fn chunks_extensions_and_trailers_are_parsed() {
+        assert_eq!(
+            chunked(b"3\r\nabc\r\n0\r\n\r\nGET"),
+            Ok((b"abc".to_vec(), 13))
+        );
+        assert_eq!(
+            chunked(b"3;a=\"b;c\"\r\nabc\r\n00\r\nA: b\r\n\r\n").map(|r| r.0),
+            Ok(b"abc".to_vec())
+        );
+        assert_eq!(chunked(b"1\r\na\r\n").map(|r| r.1), Ok(usize::MAX));
+    }
+
+    #[test]
+    fn pf27_chunk_sizes_are_checked() {
+        let zeros = "0".repeat(1000);
+        for size in [
+            "10000000000000000",
+            "fffffffffffffffff",
+            zeros.as_str(),
+            "",
+            "-1",
+            "+1",
+            "0x1",
+        ] {
+            assert_eq!(
+                chunked(format!("{size}\r\na\r\n").as_bytes()),
+                Err(BadBody),
+                "{size}"
+            );
+        }
+        for size in [
+            "7fffffff",
+            "80000000",
+            "ffffffff",
+            "7fffffffffffffff",
+            "ffffffffffffffff",
+        ] {
+            let (data, end) = chunked(format!("{size}\r\na\r\n0\r\n\r\n").as_bytes()).expect(size);
+            assert_eq!((data.len(), end), (8, usize::MAX), "all is data: {size}");
+        }
+    }
+
+    #[test]
+    fn pf26_chunk_grammar_is_strict() {
+        for bad in [
+            &b"1\na\r\n0\r\n\r\n"[..],
+            b"1\r\na\n0\r\n\r\n",
+            b"1\r\nab\r\n0\r\n\r\n",
+            b"1 \r\na\r\n0\r\n\r\n",
+            b" 1\r\na\r\n",
+            b"1;a\nb\r\na\r\n",
+            b"1;a\0b\r\na\r\n",
+            b"1\r\r\na",
+            b"g\r\n",
+            b"\r\n",
+        ] {
+            assert_eq!(chunked(bad), Err(BadBody), "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn pf29_trailers_are_checked_and_bounded() {
+        for bad in [
+            "A : b\r\n\r\n",
+            " A: b\r\n\r\n",
+            "A: b\n\r\n",
+            "A\r\n\r\n",
+            "A: \0\r\n\r\n",
+            "\n",
+        ] {
+            assert_eq!(
+                chunked(format!("0\r\n{bad}").as_bytes()),
+                Err(BadBody),
+                "{bad:?}"
+            );
+        }
+        let long = format!("0\r\nA: {}", "b".repeat(100));
+        assert_eq!(chunked(long.as_bytes()), Err(BadBody));
+        let many = format!("0\r\n{}\r\n", "A: b\r\n".repeat(20));
+        assert_eq!(chunked(many.as_bytes()), Err(BadBody));
+        let extension = format!("1;{}\r\na", "x".repeat(100));
+        assert_eq!(chunked(extension.as_bytes()), Err(BadBody));
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_result(
+            input in proptest::collection::vec(
+                prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'0'), Just(b'1'), Just(b';'), Just(b':'), any::<u8>()],
+                0..60,
+            ),
+        ) {
+            let _ = chunked(&input);
+        }
+
+        #[test]
+        fn encoded_data_is_decoded(pieces in proptest::collection::vec("[a-z]{1,20}", 0..6)) {
+            let mut wire = String::new();
+            for piece in &pieces {
+                wire += &format!("{:x}\r\n{piece}\r\n", piece.len());
+            }
+            wire += "0\r\n\r\n";
+            prop_assert_eq!(chunked(wire.as_bytes()), Ok((pieces.concat().into_bytes(), wire.len())));
+        }
+    }
+}

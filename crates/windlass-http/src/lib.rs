@@ -1,0 +1,65 @@
+//! HTTP/1.1 as sans-I/O sessions: a server state machine, and static files.
+//!
+//! [`HttpService`] is a [`windlass::session::Service`]: any driver of `windlass` carries it. It
+//! parses requests, asks a [`Handler`] for each answer and frames what the handler gives. Nothing
+//! here reads a clock, holds a socket or starts a thread.
+//!
+//! ```
+//! use windlass_http::{HttpConfig, HttpService, Request, Responder, Status};
+//!
+//! let service = HttpService::new(
+//!     |request: &Request<'_>, response: Responder<'_>| {
+//!         let head = response.start(Status::OK).header("Content-Type", "text/plain")?;
+//!         Ok(head.body(format!("You asked for {}\n", request.path())))
+//!     },
+//!     HttpConfig::default(),
+//! );
+//! # let _ = service;
+//! ```
+//!
+//! # Strictness
+//!
+//! Where laxness is how requests get smuggled, the answer is `400` and the connection ends: bare
+//! CR or LF, folded header lines, a blank before the colon, `Content-Length` that is repeated,
+//! signed or in company of `Transfer-Encoding`, codings that do not end in `chunked`, a missing or
+//! repeated `Host` (RFC 9112 sections 2.2, 3.2, 5.1, 6.1, 6.3). After such an answer nothing more
+//! is parsed. Heads are judged line by line, so that the answers do not depend on how the network
+//! cut the bytes.
+//!
+//! # Bodies of requests
+//!
+//! Handlers answer from the head. A body is parsed and dropped up to a limit, so that the next
+//! request is never built from its bytes; beyond the limit the connection ends.
+
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod body;
+mod config;
+mod date;
+mod fixed;
+mod handler;
+mod head;
+mod method;
+mod refusal;
+mod request;
+mod responder;
+mod response;
+mod service;
+mod session;
+mod static_files;
+mod status;
+mod syntax;
+
+pub use self::access_log::{AccessLog, LogFormat};
+pub use self::config::{HttpConfig, Limits, Timeouts};
+pub use self::fixed::FixedResponse;
+pub use self::handler::Handler;
+pub use self::method::{Method, Methods};
+pub use self::request::{Request, Version};
+pub use self::responder::{Answered, Responder, ResponseHead};
+pub use self::response::{Response, ResponseError};
+pub use self::service::{HttpLocal, HttpService};
+pub use self::session::HttpSession;
+pub use self::static_files::{StaticFiles, StaticFilesLocal};
+pub use self::status::Status;

@@ -1,0 +1,125 @@
+//! A request's head as a handler sees it, borrowed from the input.
+
+use httparse::Header;
+use windlass::session::{Now, Peer};
+
+use crate::head::Head;
+use crate::method::Method;
+
+/// A protocol version that is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+}
+
+impl Version {
+    /// As on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// The parts of a request target.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) path: &'a str,
+    pub(crate) query: Option<&'a str>,
+    /// Of the grammar of an authority, so ASCII.
+    pub(crate) authority: Option<&'a [u8]>,
+}
+
+/// The head of a request: it keeps to the grammar, its framing is understood.
+///
+/// Copy out what must live longer than the call.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub(crate) head: &'a Head<'a>,
+    pub(crate) headers: &'a [Header<'a>],
+    pub(crate) peer: Peer,
+    pub(crate) now: Now,
+}
+
+impl<'a> Request<'a> {
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.head.method
+    }
+
+    /// The target as it came: `/a?b`, `http://host/a?b`.
+    #[must_use]
+    pub fn target(&self) -> &'a str {
+        self.head.raw_target
+    }
+
+    /// The target's path, not decoded, printable ASCII; begins with a slash.
+    #[must_use]
+    pub fn path(&self) -> &'a str {
+        self.head.target.path
+    }
+
+    /// What follows the first question mark of the target, not decoded.
+    #[must_use]
+    pub fn query(&self) -> Option<&'a str> {
+        self.head.target.query
+    }
+
+    /// Host and optional port that the request is for: that of an absolute target, else the
+    /// `Host` header (RFC 9112 section 3.3). Only an HTTP/1.0 request can be without.
+    #[must_use]
+    pub fn authority(&self) -> Option<&'a str> {
+        self.head
+            .target
+            .authority
+            .and_then(|authority| str::from_utf8(authority).ok())
+    }
+
+    /// The protocol version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// All header lines in order, names as they came, values without blanks around them.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        self.headers
+            .iter()
+            .map(|header| (header.name, header.value))
+    }
+
+    /// The value of the first header called `name`, in any case.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'a [u8]> {
+        self.headers
+            .iter()
+            .find(|header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
+    }
+
+    /// The values of all headers called `name`, in any case and in order.
+    pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
+    }
+
+    /// Whom the request came from.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// The time of the call, as the driver gave it.
+    #[must_use]
+    pub fn now(&self) -> Now {
+        self.now
+    }
+}

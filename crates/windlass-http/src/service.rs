@@ -1,0 +1,184 @@
+//! The service: opens a session per connection, and what the sessions of one thread share.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use windlass::session::{Now, Peer, Service};
+
+use crate::access_log::{self, LoggedAnswer, LoggedRequest};
+use crate::config::HttpConfig;
+use crate::date::CachedDate;
+use crate::handler::Handler;
+use crate::head::KnownHost;
+use crate::method::Methods;
+use crate::session::HttpSession;
+use crate::status::Status;
+
+/// Serves HTTP/1.1 with a [`Handler`].
+pub struct HttpService<H> {
+    shared: Arc<Shared<H>>,
+}
+
+/// What all threads share.
+pub(crate) struct Shared<H> {
+    pub(crate) handler: H,
+    pub(crate) config: HttpConfig,
+    pub(crate) methods: Methods,
+    log_failures: AtomicU64,
+}
+
+impl<H: Handler> HttpService<H> {
+    /// Serves with `handler` under `config`.
+    #[must_use]
+    pub fn new(handler: H, config: HttpConfig) -> Self {
+        let methods = handler.methods();
+        let shared = Shared {
+            handler,
+            config,
+            methods,
+            log_failures: AtomicU64::new(0),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// The handler.
+    #[must_use]
+    pub fn handler(&self) -> &H {
+        &self.shared.handler
+    }
+
+    /// How often the access log could not be written; those lines are lost.
+    #[must_use]
+    pub fn log_failures(&self) -> u64 {
+        self.shared.log_failures.load(Ordering::Relaxed)
+    }
+}
+
+impl<H> fmt::Debug for HttpService<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpService")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<H: Handler> Service for HttpService<H> {
+    type Local = HttpLocal<H>;
+    type Session = HttpSession<H>;
+
+    fn local(&self) -> Self::Local {
+        HttpLocal {
+            shared: Arc::clone(&self.shared),
+            scratch: Vec::with_capacity(1024),
+            date: CachedDate::new(0),
+            known_host: KnownHost::default(),
+            log_lines: Vec::new(),
+            handler: self.shared.handler.local(),
+        }
+    }
+
+    fn open(&self, _local: &mut Self::Local, peer: &Peer, now: Now) -> Self::Session {
+        HttpSession::new(*peer, now, &self.shared.config)
+    }
+
+    fn settle(&self, local: &mut Self::Local, _now: Now) {
+        if !local.log_lines.is_empty() {
+            local.write_log();
+        }
+    }
+}
+
+/// What the sessions of one driver thread share.
+pub struct HttpLocal<H: Handler> {
+    pub(crate) shared: Arc<Shared<H>>,
+    /// Where heads of answers are gathered.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) date: CachedDate,
+    pub(crate) known_host: KnownHost,
+    /// Lines of the access log that are not written yet.
+    log_lines: Vec<u8>,
+    pub(crate) handler: H::Local,
+}
+
+impl<H: Handler> HttpLocal<H> {
+    /// Whether requests are logged.
+    pub(crate) fn logs(&self) -> bool {
+        self.shared.config.access_log.is_some()
+    }
+
+    /// Appends a line to the access log, if there is one.
+    pub(crate) fn log(&mut self, peer: Peer, request: Logged<'_>, status: Status, body_bytes: u64) {
+        let Some(log) = &self.shared.config.access_log else {
+            return;
+        };
+        let date = self.date.text();
+        let answer = LoggedAnswer {
+            peer: peer.remote,
+            date,
+            status,
+            body_bytes,
+        };
+        let buf = &mut self.log_lines;
+        match request {
+            Logged::Now(request) => access_log::write_line(
+                buf,
+                answer,
+                |buf| request.write_request(buf),
+                |buf| request.write_tail(log.format(), buf),
+            ),
+            Logged::Kept(kept) => access_log::write_line(
+                buf,
+                answer,
+                |buf| buf.extend_from_slice(&kept.request),
+                |buf| buf.extend_from_slice(&kept.tail),
+            ),
+        }
+        if access_log::is_full(&self.log_lines) {
+            self.write_log();
+        }
+    }
+
+    /// What of `request` must be kept to log it later; nothing if there is no log.
+    pub(crate) fn keep_for_log(&self, request: LoggedRequest<'_>) -> KeptRequest {
+        let mut kept = KeptRequest::default();
+        if let Some(log) = &self.shared.config.access_log {
+            request.write_request(&mut kept.request);
+            request.write_tail(log.format(), &mut kept.tail);
+        }
+        kept
+    }
+
+    fn write_log(&mut self) {
+        let Some(log) = &self.shared.config.access_log else {
+            return;
+        };
+        if log.write(&mut self.log_lines).is_err() {
+            self.shared.log_failures.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<H: Handler> fmt::Debug for HttpLocal<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpLocal")
+            .field("date", &self.date)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The request of a line of the access log.
+#[derive(Debug)]
+pub(crate) enum Logged<'a> {
+    Kept(&'a KeptRequest),
+    Now(LoggedRequest<'a>),
+}
+
+/// The parts of a log line that the request adds, kept while a job runs.
+#[derive(Debug, Default)]
+pub(crate) struct KeptRequest {
+    request: Vec<u8>,
+    tail: Vec<u8>,
+}

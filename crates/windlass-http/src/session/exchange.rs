@@ -1,0 +1,269 @@
+//! From a head to its answer.
+
+use std::mem::MaybeUninit;
+
+use windlass::Instant;
+use windlass::session::SessionContext;
+
+use super::{HttpSession, PendingJob, Phase, Step, WaitsFor};
+use crate::access_log::LoggedRequest;
+use crate::body::Framing;
+use crate::config::Limits;
+use crate::handler::Handler;
+use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
+use crate::method::{Method, Methods};
+use crate::refusal::Refusal;
+use crate::request::{Request, Version};
+use crate::responder::{Framer, Outcome, Persistence, Responder};
+use crate::response::Response;
+use crate::service::{HttpLocal, Logged};
+use crate::status::Status;
+use crate::syntax::is_token_byte;
+
+impl<H: Handler> HttpSession<H> {
+    /// Takes one head, or says that it is not complete.
+    pub(super) fn head(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>, input: &[u8]) -> Step {
+        let Limits {
+            head_bytes,
+            header_count,
+            target_bytes,
+            ..
+        } = cx.local.shared.config.limits;
+        let Some(&first) = input.first() else {
+            return self.wait_for(WaitsFor::Idle, cx);
+        };
+        if !is_token_byte(first) {
+            return self.blank_line(cx, input);
+        }
+        let window = &input[..input.len().min(head_bytes)];
+        let Some(lines_len) = last_line_end(window, self.scanned_bytes) else {
+            return self.incomplete_head(cx, window);
+        };
+        let lines = &window[..lines_len];
+        let mut headers = [const { MaybeUninit::uninit() }; HEADER_COUNT_MAX];
+        let headers = &mut headers[..header_count.min(HEADER_COUNT_MAX)];
+        let mut raw = httparse::Request::new(&mut []);
+        let head_len = match raw.parse_with_uninit_headers(lines, headers) {
+            Ok(httparse::Status::Complete(len)) => len,
+            Ok(httparse::Status::Partial) => return self.incomplete_head(cx, window),
+            Err(error) => return self.refuse(cx, refuse_syntax(error, lines), lines),
+        };
+        let known_host = &mut cx.local.known_host;
+        match Head::new(&lines[..head_len], &raw, target_bytes, known_host) {
+            Ok(head) => self.answer(cx, &head, raw.headers, head_len),
+            Err(refusal) => self.refuse(cx, refusal, lines),
+        }
+    }
+
+    /// One empty line before a request line is skipped (RFC 9112 section 2.2).
+    fn blank_line(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>, input: &[u8]) -> Step {
+        const NO_REQUEST: Refusal = Refusal::bad("this is not an HTTP request");
+        match input {
+            [b'\r'] if !self.skipped_blank => {
+                self.scanned_bytes = 0;
+                self.wait_for(WaitsFor::Head, cx)
+            }
+            [b'\r', b'\n', ..] if !self.skipped_blank => {
+                self.skipped_blank = true;
+                self.scanned_bytes = 0;
+                Step::Consumed(2)
+            }
+            _ => self.refuse(cx, NO_REQUEST, input),
+        }
+    }
+
+    /// Waits for the rest of a head, if it may still fit.
+    fn incomplete_head(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        window: &[u8],
+    ) -> Step {
+        if window.len() < cx.local.shared.config.limits.head_bytes {
+            self.scanned_bytes = window.len();
+            return self.wait_for(WaitsFor::Head, cx);
+        }
+        let refusal = if memchr::memchr(b'\n', window).is_none() {
+            Refusal::new(Status::URI_TOO_LONG, "the request line is too long")
+        } else {
+            Refusal::new(
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                "the header lines are too long",
+            )
+        };
+        self.refuse(cx, refusal, window)
+    }
+
+    /// Lets the handler answer a request, or answers in its place.
+    fn answer(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        head: &Head<'_>,
+        headers: &[httparse::Header<'_>],
+        head_len: usize,
+    ) -> Step {
+        let framer = self.framer(head, &cx.local.shared.config.limits);
+        let request = Request {
+            head,
+            headers,
+            peer: self.peer,
+            now: cx.now,
+        };
+        let HttpLocal {
+            shared,
+            scratch,
+            date,
+            handler,
+            ..
+        } = &mut *cx.local;
+        scratch.clear();
+        let mut outcome = Outcome::Nothing;
+        let responder = Responder {
+            output: cx.output,
+            scratch,
+            date: date.text(),
+            framer,
+            outcome: &mut outcome,
+        };
+        let result = if shared.methods.contains(head.method) && head.method != Method::Connect {
+            shared.handler.handle(handler, &request, responder)
+        } else {
+            Ok(responder.respond(answer_other_method(head, shared.methods)))
+        };
+        let job = match outcome {
+            Outcome::Answered { status, body_bytes } => {
+                if cx.local.logs() {
+                    let logged = Logged::Now(logged_request(&request));
+                    cx.local.log(self.peer, logged, status, body_bytes);
+                }
+                None
+            }
+            Outcome::Job(job) if result.is_ok() => Some(job),
+            // The handler failed or dropped its responder.
+            Outcome::Job(_) | Outcome::Nothing => {
+                let logged = Logged::Now(logged_request(&request));
+                self.respond(cx, framer, logged, internal_error());
+                None
+            }
+        };
+        self.scanned_bytes = 0;
+        self.skipped_blank = false;
+        self.waits_for = WaitsFor::Nothing;
+        self.deadline = Instant::FAR;
+        if let Some(job) = job {
+            let kept = cx.local.keep_for_log(logged_request(&request));
+            let pending = PendingJob {
+                framer,
+                framing: head.framing,
+                kept,
+            };
+            self.phase = Phase::Job(Box::new(pending));
+            return Step::Job(head_len, job);
+        }
+        self.go_on(cx, framer.persistence, head.framing);
+        if matches!(self.phase, Phase::Over) {
+            Step::Over
+        } else {
+            Step::Consumed(head_len)
+        }
+    }
+
+    /// How the answer is framed, and whether it is the last.
+    fn framer(&self, head: &Head<'_>, limits: &Limits) -> Framer {
+        let too_long = matches!(head.framing, Framing::Length(len) if len > limits.drain_bytes);
+        // A client that waits for 100 Continue and gets a final answer may leave out the body, so
+        // what comes next could be either (RFC 9110 section 10.1.1).
+        let last = !head.persistent || head.expects_continue || too_long || self.stopping;
+        let persistence = match head.version {
+            _ if last => Persistence::Close,
+            Version::Http10 => Persistence::PersistentHttp10,
+            Version::Http11 => Persistence::Persistent,
+        };
+        Framer {
+            head_only: head.method == Method::Head,
+            persistence,
+        }
+    }
+
+    /// Answers a request that no handler sees; the connection then ends.
+    pub(super) fn refuse(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        refusal: Refusal,
+        lines: &[u8],
+    ) -> Step {
+        let framer = Framer {
+            head_only: lines.starts_with(b"HEAD "),
+            persistence: Persistence::Close,
+        };
+        let response = Response::text(refusal.status, refusal.why);
+        self.respond(cx, framer, Logged::Now(LoggedRequest::default()), response);
+        self.phase = Phase::Over;
+        Step::Over
+    }
+
+    /// Appends `response` and logs it.
+    pub(super) fn respond(
+        &self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        framer: Framer,
+        logged: Logged<'_>,
+        response: Response,
+    ) {
+        let HttpLocal { scratch, date, .. } = &mut *cx.local;
+        scratch.clear();
+        let mut outcome = Outcome::Nothing;
+        let (output, date) = (&mut *cx.output, date.text());
+        let responder = Responder {
+            output,
+            scratch,
+            date,
+            framer,
+            outcome: &mut outcome,
+        };
+        let _answered = responder.respond(response);
+        if let Outcome::Answered { status, body_bytes } = outcome {
+            cx.local.log(self.peer, logged, status, body_bytes);
+        }
+    }
+}
+
+/// Where the last whole line in `bytes` ends, if it ends beyond `scanned`.
+fn last_line_end(bytes: &[u8], scanned: usize) -> Option<usize> {
+    match &bytes[scanned..] {
+        // Nearly always the input ends with a head.
+        [.., b'\n'] => Some(bytes.len()),
+        fresh => memchr::memrchr(b'\n', fresh).map(|at| scanned + at + 1),
+    }
+}
+
+/// The answer to a known method that the handler does not serve.
+fn answer_other_method(head: &Head<'_>, methods: Methods) -> Response {
+    let response = if head.method == Method::Options && head.raw_target == "*" {
+        Response::new(Status::NO_CONTENT)
+    } else {
+        let detail = format_args!("{} is not served here", head.method);
+        Response::text(Status::METHOD_NOT_ALLOWED, detail)
+    };
+    response
+        .header("Allow", methods.allow_value())
+        .expect("method names are a valid header value")
+}
+
+pub(super) fn internal_error() -> Response {
+    Response::text(
+        Status::INTERNAL_SERVER_ERROR,
+        "the answer could not be made",
+    )
+}
+
+fn logged_request<'a>(request: &Request<'a>) -> LoggedRequest<'a> {
+    LoggedRequest {
+        line: Some((
+            request.head.method_name,
+            request.head.raw_target,
+            request.version().name(),
+        )),
+        referer: request.header("referer"),
+        user_agent: request.header("user-agent"),
+    }
+}

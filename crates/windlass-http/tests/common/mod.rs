@@ -1,0 +1,308 @@
+//! A driver in memory: feeds bytes to a session in any cut, runs jobs at once, keeps the output.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use windlass::session::{
+    Front, Input, Next, Now, Output, OutputLimits, Peer, Service, Session, SessionContext,
+};
+use windlass_http::{
+    Answered, FixedResponse, Handler, HttpConfig, HttpService, Methods, Request, Responder,
+    Response, ResponseError, Status,
+};
+
+/// One connection and its driver.
+pub struct Connection<S: Service> {
+    pub session: S::Session,
+    pub local: S::Local,
+    pub output: Output,
+    pub now: Now,
+    /// Input that the session has not consumed.
+    pending: Vec<u8>,
+    ended: bool,
+    /// What was sent.
+    pub sent: Vec<u8>,
+    /// The session asked to close.
+    pub closed: bool,
+    /// How many bytes the session has consumed.
+    pub consumed: usize,
+    pub flushes: usize,
+    /// Jobs are kept here instead of being run if it is set.
+    pub hold_jobs: bool,
+    pub held: Option<windlass::session::Job>,
+}
+
+impl<S: Service> Connection<S> {
+    pub fn open(service: &S) -> Self {
+        let now = Now {
+            unix_ms: 784_111_777_000,
+            ..Now::default()
+        };
+        let mut local = service.local();
+        let peer = Peer {
+            remote: Some(([192, 0, 2, 1], 4711).into()),
+        };
+        let session = service.open(&mut local, &peer, now);
+        Self {
+            session,
+            local,
+            output: Output::new(OutputLimits {
+                high_bytes: 64 * 1024,
+                low_bytes: 16 * 1024,
+            }),
+            now,
+            pending: Vec::new(),
+            ended: false,
+            sent: Vec::new(),
+            closed: false,
+            consumed: 0,
+            flushes: 0,
+            hold_jobs: false,
+            held: None,
+        }
+    }
+
+    /// Gives `bytes` to the session.
+    pub fn feed(&mut self, bytes: &[u8]) -> &mut Self {
+        if !self.closed {
+            self.pending.extend_from_slice(bytes);
+            self.run();
+        }
+        self
+    }
+
+    /// Ends the input.
+    pub fn end(&mut self) -> &mut Self {
+        self.ended = true;
+        self.run();
+        self
+    }
+
+    pub fn pass(&mut self, time: Duration) -> &mut Self {
+        self.now.monotonic = self.now.monotonic + time;
+        self.now.unix_ms += time.as_millis() as u64;
+        if self
+            .session
+            .deadline()
+            .is_some_and(|deadline| deadline <= self.now.monotonic)
+        {
+            let next = self.call(|session, cx| session.expire(cx));
+            self.follow(next);
+        }
+        self
+    }
+
+    pub fn stop(&mut self) -> &mut Self {
+        let next = self.call(|session, cx| session.stop(cx));
+        self.follow(next);
+        self
+    }
+
+    pub fn run_held_job(&mut self) -> &mut Self {
+        let job = self.held.take().expect("a job is held");
+        self.complete(job.run());
+        self
+    }
+
+    pub fn complete(&mut self, result: windlass::session::JobResult) {
+        let next = self.call(|session, cx| session.complete(cx, result));
+        self.follow(next);
+        if !self.closed {
+            self.run();
+        }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.sent).into_owned()
+    }
+
+    /// The status codes of all that was sent, with bodies skipped by their length.
+    pub fn statuses(&self) -> Vec<u16> {
+        answers(&self.sent)
+            .into_iter()
+            .map(|answer| answer.status)
+            .collect()
+    }
+
+    fn call<R>(
+        &mut self,
+        f: impl FnOnce(&mut S::Session, &mut SessionContext<'_, S::Local>) -> R,
+    ) -> R {
+        let mut cx = SessionContext {
+            local: &mut self.local,
+            output: &mut self.output,
+            now: self.now,
+        };
+        f(&mut self.session, &mut cx)
+    }
+
+    fn run(&mut self) {
+        while !self.closed && self.held.is_none() {
+            let bytes = std::mem::take(&mut self.pending);
+            let input = Input {
+                bytes: &bytes,
+                ended: self.ended,
+            };
+            let progress = self.call(|session, cx| session.advance(cx, input));
+            assert!(progress.consumed <= bytes.len());
+            self.consumed += progress.consumed;
+            self.pending = bytes[progress.consumed..].to_vec();
+            let go_on = matches!(progress.next, Next::Flush | Next::Job(_));
+            self.follow(progress.next);
+            if !go_on {
+                break;
+            }
+        }
+    }
+
+    fn follow(&mut self, next: Next) {
+        match next {
+            Next::Read => {}
+            Next::Flush => self.flushes += 1,
+            Next::Job(job) if self.hold_jobs => self.held = Some(job),
+            Next::Job(job) => {
+                let result = job.run();
+                let next = self.call(|session, cx| session.complete(cx, result));
+                self.follow(next);
+            }
+            Next::Close | Next::Abort => self.closed = true,
+            other => panic!("unknown: {other:?}"),
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(front) = self.output.front() {
+            let sent = match front {
+                Front::Bytes(bytes) => {
+                    self.sent.extend_from_slice(bytes);
+                    bytes.len() as u64
+                }
+                Front::File { file, offset, len } => {
+                    let mut content = vec![0; len as usize];
+                    file.read_exact_at(&mut content, offset).expect("read");
+                    self.sent.extend_from_slice(&content);
+                    len
+                }
+            };
+            self.output.advance(sent);
+        }
+    }
+}
+
+/// One answer of a stream of answers to requests that were not HEAD.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(": ")?;
+            key.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+}
+
+/// Splits a stream of answers.
+pub fn answers(mut stream: &[u8]) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    while !stream.is_empty() {
+        let end = stream
+            .windows(4)
+            .position(|w| w == b"\r\n\r\n")
+            .expect("a whole head")
+            + 4;
+        let head = String::from_utf8(stream[..end].to_vec()).expect("ASCII");
+        let status = head[9..12].parse().expect("a status");
+        let mut answer = Answer {
+            status,
+            head,
+            body: Vec::new(),
+        };
+        stream = &stream[end..];
+        let len: usize = answer
+            .header("content-length")
+            .map_or(0, |len| len.parse().expect("len"));
+        stream
+            .split_at(len)
+            .0
+            .read_to_end(&mut answer.body)
+            .expect("read");
+        stream = &stream[len..];
+        answers.push(answer);
+    }
+    answers
+}
+
+/// Answers by path.
+#[derive(Debug)]
+pub struct TestHandler {
+    fixed: FixedResponse,
+}
+
+impl Default for TestHandler {
+    fn default() -> Self {
+        let response = Response::new(Status::OK).header("Content-Type", "text/plain");
+        Self {
+            fixed: FixedResponse::new(response.expect("valid").body(vec![b'x'; 64])),
+        }
+    }
+}
+
+impl Handler for TestHandler {
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn methods(&self) -> Methods {
+        Methods::GET_HEAD.with(windlass_http::Method::Post)
+    }
+
+    fn handle(
+        &self,
+        (): &mut (),
+        request: &Request<'_>,
+        response: Responder<'_>,
+    ) -> Result<Answered, ResponseError> {
+        match request.path() {
+            "/fixed" => Ok(response.fixed(&self.fixed)),
+            "/job" => {
+                let query = request.query().unwrap_or_default().to_owned();
+                Ok(response.job(move || Response::new(Status::OK).body(query)))
+            }
+            "/status" => {
+                let code = request.query().and_then(|query| query.parse().ok());
+                let status = code.and_then(Status::new).expect("a status");
+                Ok(response.start(status).body("the body"))
+            }
+            "/bad-header" => Ok(response.start(Status::OK).header("A", "b\r\nC: d")?.empty()),
+            "/big" => Ok(response.start(Status::OK).shared(vec![b'b'; 40_000].into())),
+            "/headers" => {
+                let names: Vec<_> = request.headers().map(|(name, _)| name).collect();
+                Ok(response.start(Status::OK).body(names.join(",")))
+            }
+            path => Ok(response.start(Status::OK).body(path)),
+        }
+    }
+}
+
+pub fn test_service() -> HttpService<TestHandler> {
+    HttpService::new(TestHandler::default(), HttpConfig::default())
+}
+
+/// What a server says to `input`, given in pieces of `step` bytes, and whether it closes.
+pub fn talk(input: &[u8], step: usize) -> (Vec<u8>, bool) {
+    let mut connection = Connection::open(&test_service());
+    for piece in input.chunks(step.max(1)) {
+        connection.feed(piece);
+    }
+    let closed = connection.closed;
+    (connection.sent, closed)
+}

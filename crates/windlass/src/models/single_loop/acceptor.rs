@@ -1,0 +1,118 @@
+//! The acceptor: takes connections, and pauses when descriptors run out.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use windlass_core::{Disposition, Happened, Interest};
+use windlass_sys::net::{self, AcceptError};
+
+use super::connection::Connection;
+use super::state::ServerState;
+use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::session::{Peer, Service};
+
+/// Accepts from one listener.
+pub(super) struct Acceptor {
+    listener: OwnedFd,
+    pause: Duration,
+    known: bool,
+}
+
+/// Connections accepted in one call: others have their turn after so many.
+const BATCH_MAX: usize = 64;
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+const PAUSE_MAX: Duration = Duration::from_millis(640);
+
+impl Acceptor {
+    pub(super) fn new(listener: OwnedFd) -> Self {
+        Self { listener, pause: PAUSE_MIN, known: false }
+    }
+
+    /// Stops listening for a while; the next pause is longer, until an accept succeeds.
+    fn pause<V: Service>(&mut self, cx: &mut Context<'_, 'static, ServerState<V>>) -> Disposition {
+        let event = cx.event();
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        let resumed = cx.after(pause, move |_, cx| {
+            // Gone: the server stops.
+            let _ = cx.enable(event);
+        });
+        match resumed {
+            Ok(_) => Disposition::Disable,
+            // Without a timer it could not be enabled again.
+            Err(_) => Disposition::Keep,
+        }
+    }
+}
+
+impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
+    fn handle_event(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Context<'_, 'static, ServerState<V>>,
+        _happened: Happened,
+    ) -> Disposition {
+        if !self.known {
+            self.known = true;
+            state.acceptors.push(cx.event());
+        }
+        if state.is_stopping() {
+            return Disposition::Remove;
+        }
+        for _ in 0..BATCH_MAX {
+            if !state.has_room() {
+                return self.pause(cx);
+            }
+            match net::accept(self.listener.as_fd()) {
+                Ok(Some((socket, remote))) => {
+                    self.pause = PAUSE_MIN;
+                    open(state, cx, socket, Peer { remote });
+                }
+                Ok(None) => break,
+                // That one connection is gone already.
+                Err(AcceptError::Connection(_)) => {}
+                // Out of descriptors or memory, or the listener itself is broken: no spinning.
+                Err(_) => {
+                    state.counts.accept_pauses += 1;
+                    return self.pause(cx);
+                }
+            }
+        }
+        Disposition::Keep
+    }
+
+    fn get_handle(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.listener.as_fd())
+    }
+}
+
+fn open<V: Service>(
+    state: &mut ServerState<V>,
+    cx: &mut Context<'_, 'static, ServerState<V>>,
+    socket: OwnedFd,
+    peer: Peer,
+) {
+    state.counts.accepted += 1;
+    // Not a TCP socket, or gone already: it works without, or the first read says so.
+    let _ = net::set_nodelay(socket.as_fd());
+    let now = state.now(cx);
+    let session = state.service.open(&mut state.local, &peer, now);
+    let deadline = crate::session::Session::deadline(&session);
+    let connection = Box::new(Connection::<V>::new(socket, session, state.guard()));
+    let options = IoOptions {
+        interest: Interest::READ,
+        label: Some("connection".into()),
+        ..IoOptions::default()
+    };
+    match cx.register_handler(connection, options) {
+        Ok(event) => {
+            state.note_connection(event);
+            if let Some(deadline) = deadline {
+                // It exists, as it was just registered.
+                let _ = cx.arm_at(event, deadline);
+            }
+        }
+        // Out of watches or memory: the peer sees a close.
+        Err(_) => state.counts.failed += 1,
+    }
+}

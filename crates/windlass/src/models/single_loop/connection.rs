@@ -1,0 +1,471 @@
+//! One connection: reads, lets its session go on, writes, and ends in order.
+//!
+//! # States
+//!
+//! ```text
+//! Reading ⇄ Flushing (the session waits for its output)
+//!    ⇅         ⇅
+//!   Working (a job runs)            any ──▶ gone (error, reset, abort)
+//!    │
+//!    ▼
+//! Closing (output still queued) ──▶ Lingering (sending side closed) ──▶ gone
+//! ```
+
+use std::cell::Cell;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use windlass_core::{Disposition, Happened, Instant, Interest, Readiness};
+use windlass_sys::net;
+
+use super::flush::{FlushError, Flushed, flush};
+use super::state::{OpenGuard, ServerState};
+use crate::event_loop::{Context, EventHandler};
+use crate::pool::{Outcome, SubmitErrorKind};
+use crate::session::{
+    Input, Job, JobFailed, JobResult, Next, Now, Output, Progress, Service, Session, SessionContext,
+};
+
+type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
+
+/// One connection of a single loop.
+pub(super) struct Connection<V: Service> {
+    socket: OwnedFd,
+    session: V::Session,
+    /// Input that the session left.
+    carry: Vec<u8>,
+    /// Output that the socket did not take.
+    output: Option<Box<Output>>,
+    phase: Phase,
+    interest: Interest,
+    input_ended: bool,
+    stop_told: bool,
+    /// Whether reading pauses until the output is low.
+    paused: bool,
+    /// What the event's timer is armed for.
+    armed: Instant,
+    /// When the peer last took some of the queued output.
+    progress_at: Instant,
+    _guard: OpenGuard,
+}
+
+enum Phase {
+    Reading,
+    Flushing,
+    /// A job runs, or waits for room in the pool; its result is put there.
+    Working(Rc<Cell<Option<JobResult>>>),
+    /// A job that found the pool full.
+    Waiting(Job),
+    Closing,
+    Lingering { until: Instant, left_bytes: u64 },
+}
+
+/// The connection is over.
+struct Gone;
+
+type Step = Result<(), Gone>;
+
+/// How often a session may go on at once while its output drains at once.
+const ROUNDS_MAX: u32 = 16;
+/// When a job that found the pool full is tried again.
+const POOL_RETRY: Duration = Duration::from_millis(2);
+
+impl<V: Service> Connection<V> {
+    pub(super) fn new(socket: OwnedFd, session: V::Session, guard: OpenGuard) -> Self {
+        Self {
+            socket,
+            armed: session.deadline().unwrap_or(Instant::FAR),
+            session,
+            carry: Vec::new(),
+            output: None,
+            phase: Phase::Reading,
+            interest: Interest::READ,
+            input_ended: false,
+            stop_told: false,
+            paused: false,
+            progress_at: Instant::ZERO,
+            _guard: guard,
+        }
+    }
+
+    fn step(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, what: Happened) -> Step {
+        let now = state.now(cx);
+        // Left over by a session that panicked: not this connection's.
+        state.output.clear();
+        if what.user {
+            self.on_activation(state, cx, now)?;
+        }
+        if self.output.is_some() && what.readiness.intersects(Readiness::WRITE) {
+            self.flush(state, now)?;
+            if matches!(self.phase, Phase::Flushing) && self.is_low() {
+                let len = self.unpack(state);
+                self.advance(state, cx, len, now)?;
+            }
+        }
+        if what.readiness.intersects(Readiness::READ) {
+            match self.phase {
+                Phase::Reading if self.interest.contains(Interest::READ) => {
+                    self.read(state, cx, now)?;
+                }
+                Phase::Lingering { .. } => self.discard(state)?,
+                // Not asked for: an error or a hang-up, which the next write finds.
+                _ => {}
+            }
+        }
+        if what.timed_out {
+            self.armed = Instant::FAR;
+            self.on_deadline(state, cx, now)?;
+        }
+        self.settle(state, now)
+    }
+
+    /// Reads once, and lets the session go on.
+    #[inline]
+    fn read(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
+        let have = self.unpack(state);
+        let room = &mut state.input[have..];
+        if room.is_empty() {
+            // The session leaves more than the limit.
+            return self.fail(state);
+        }
+        match net::recv(self.socket.as_fd(), room) {
+            Ok(None) => Ok(()),
+            Ok(Some(count)) => {
+                self.input_ended = count == 0;
+                state.counts.received_bytes += count as u64;
+                self.advance(state, cx, have + count, now)
+            }
+            Err(_) => self.fail(state),
+        }
+    }
+
+    /// Puts what the session left in front of the shared buffer.
+    #[inline]
+    fn unpack(&self, state: &mut ServerState<V>) -> usize {
+        let have = self.carry.len();
+        if have > 0 {
+            state.input[..have].copy_from_slice(&self.carry);
+        }
+        have
+    }
+
+    /// Lets the session go on with the first `len` bytes of the shared buffer, writes what it
+    /// answers, and keeps what it leaves.
+    #[inline]
+    fn advance(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Cx<'_, V>,
+        len: usize,
+        now: Now,
+    ) -> Step {
+        let mut at = 0;
+        let mut rounds = 0;
+        loop {
+            let input = Input { bytes: &state.input[at..len], ended: self.input_ended };
+            let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let Progress { consumed, next } = self.session.advance(&mut session_cx, input);
+            at += consumed;
+            assert!(at <= len, "a session consumed more than its input");
+            self.follow(state, cx, next)?;
+            if self.input_ended && matches!(self.phase, Phase::Reading) {
+                // It wants more, and nothing more can come.
+                self.phase = Phase::Closing;
+            }
+            self.flush(state, now)?;
+            rounds += 1;
+            if !matches!(self.phase, Phase::Flushing) || !self.is_low() {
+                break;
+            }
+            if rounds == ROUNDS_MAX {
+                // Others have their turn first. It exists: its handler runs.
+                let event = cx.event();
+                let _ = cx.activate(event, 1);
+                break;
+            }
+        }
+        if at < len {
+            self.carry.clear();
+            self.carry.extend_from_slice(&state.input[at..len]);
+        } else if self.carry.capacity() > 0 {
+            self.carry = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Does what the session asked for.
+    #[inline]
+    fn follow(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, next: Next) -> Step {
+        match next {
+            Next::Read if self.has_job() => {}
+            Next::Read => self.phase = Phase::Reading,
+            Next::Flush => self.phase = Phase::Flushing,
+            Next::Job(job) => self.start_job(state, cx, job)?,
+            Next::Close => self.phase = Phase::Closing,
+            Next::Abort => {
+                // A reset, so that the peer does not take a cut answer for a whole one. If it
+                // fails the connection is closed all the same.
+                let _ = net::set_linger_zero(self.socket.as_fd());
+                return Err(Gone);
+            }
+        }
+        Ok(())
+    }
+
+    fn has_job(&self) -> bool {
+        matches!(self.phase, Phase::Working(_) | Phase::Waiting(_))
+    }
+
+    /// Hands a job to the pool; its result activates this connection's event.
+    fn start_job(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, job: Job) -> Step {
+        let result = Rc::new(Cell::new(None));
+        let (event, slot) = (cx.event(), Rc::clone(&result));
+        let submitted = cx.submit_job(&state.pool, job, move |_, cx, outcome| {
+            slot.set(Some(match outcome {
+                Outcome::Done(result) => result,
+                // Neither is a result that a session gave out: it takes them for a failure.
+                Outcome::Panicked(panic) => Box::new(JobFailed::Panicked(panic)),
+                Outcome::Cancelled => Box::new(JobFailed::Cancelled),
+            }));
+            // Gone: the connection ended meanwhile.
+            let _ = cx.activate(event, 1);
+        });
+        self.phase = match submitted {
+            Ok(_) => Phase::Working(result),
+            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
+                Phase::Waiting(error.rejected.0)
+            }
+            // The pool is shut down: nobody will do it.
+            Err(_) => return self.fail(state),
+        };
+        Ok(())
+    }
+
+    /// Woken by the loop itself: a job's result, a stop, or a turn that was given up for others.
+    fn on_activation(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Cx<'_, V>,
+        now: Now,
+    ) -> Step {
+        if let Phase::Working(slot) = &self.phase
+            && let Some(result) = slot.take()
+        {
+            self.phase = Phase::Reading;
+            let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let next = self.session.complete(&mut session_cx, result);
+            self.follow(state, cx, next)?;
+            self.flush(state, now)?;
+            if matches!(self.phase, Phase::Reading) {
+                let len = self.unpack(state);
+                self.advance(state, cx, len, now)?;
+            }
+        } else if matches!(self.phase, Phase::Flushing) && self.is_low() {
+            let len = self.unpack(state);
+            self.advance(state, cx, len, now)?;
+        }
+        if state.is_stopping() && !self.stop_told {
+            self.stop_told = true;
+            if !matches!(self.phase, Phase::Closing | Phase::Lingering { .. }) {
+                let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+                let mut session_cx = SessionContext { local: &mut state.local, output, now };
+                let next = self.session.stop(&mut session_cx);
+                self.follow(state, cx, next)?;
+                self.flush(state, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn on_deadline(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
+        let time = now.monotonic;
+        if let Phase::Lingering { until, .. } = self.phase {
+            return if until <= time { Err(Gone) } else { Ok(()) };
+        }
+        if self.stall_deadline(state) <= time {
+            state.counts.write_stalls += 1;
+            let _ = net::set_linger_zero(self.socket.as_fd());
+            return Err(Gone);
+        }
+        if let Phase::Waiting(_) = self.phase
+            && let Phase::Waiting(job) = std::mem::replace(&mut self.phase, Phase::Reading)
+        {
+            self.start_job(state, cx, job)?;
+        }
+        if self.session.deadline().is_some_and(|deadline| deadline <= time)
+            && !matches!(self.phase, Phase::Closing)
+        {
+            let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let next = self.session.expire(&mut session_cx);
+            self.follow(state, cx, next)?;
+            self.flush(state, now)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued; what the socket does not take is kept.
+    #[inline]
+    fn flush(&mut self, state: &mut ServerState<V>, now: Now) -> Step {
+        let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+        if output.is_empty() {
+            self.output = None;
+            return Ok(());
+        }
+        let before = output.queued_bytes();
+        match flush(self.socket.as_fd(), output, &mut state.counts.sent_bytes) {
+            Ok(Flushed::All) => self.output = None,
+            Ok(Flushed::Part) => {
+                if output.queued_bytes() < before || self.output.is_none() {
+                    self.progress_at = now.monotonic;
+                }
+                if self.output.is_none() {
+                    let fresh = Output::new(state.limits.output);
+                    self.output = Some(Box::new(std::mem::replace(&mut state.output, fresh)));
+                }
+            }
+            Err(error) => {
+                output.clear();
+                match error {
+                    FlushError::Truncated => {
+                        state.counts.truncated_files += 1;
+                        // The peer must not take what it got for the whole.
+                        let _ = net::set_linger_zero(self.socket.as_fd());
+                    }
+                    FlushError::Socket => state.counts.failed += 1,
+                }
+                return Err(Gone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on closing, if that is what it does.
+    #[inline]
+    fn settle(&mut self, state: &ServerState<V>, now: Now) -> Step {
+        if !matches!(self.phase, Phase::Closing) || self.output.is_some() {
+            return Ok(());
+        }
+        if self.input_ended {
+            return Err(Gone);
+        }
+        self.carry = Vec::new();
+        if net::shutdown_write(self.socket.as_fd()).is_err() {
+            return Err(Gone);
+        }
+        self.phase = Phase::Lingering {
+            until: now.monotonic + state.limits.linger_timeout,
+            left_bytes: state.limits.linger_bytes_max,
+        };
+        Ok(())
+    }
+
+    /// Drops what the peer still sends, until it closes too.
+    fn discard(&mut self, state: &mut ServerState<V>) -> Step {
+        let Phase::Lingering { left_bytes, .. } = &mut self.phase else { return Ok(()) };
+        match net::recv(self.socket.as_fd(), &mut state.input) {
+            Ok(None) => Ok(()),
+            Ok(Some(count)) if count > 0 && count as u64 <= *left_bytes => {
+                *left_bytes -= count as u64;
+                Ok(())
+            }
+            _ => Err(Gone),
+        }
+    }
+
+    fn fail(&self, state: &mut ServerState<V>) -> Step {
+        state.counts.failed += 1;
+        Err(Gone)
+    }
+
+    /// Whether the queued output has drained so far that its producer may go on.
+    fn is_low(&self) -> bool {
+        self.output.as_ref().is_none_or(|output| output.is_low())
+    }
+
+    /// When the peer will have taken nothing for too long.
+    fn stall_deadline(&self, state: &ServerState<V>) -> Instant {
+        match (&self.output, state.limits.write_stall_timeout) {
+            (Some(_), Some(timeout)) => self.progress_at + timeout,
+            _ => Instant::FAR,
+        }
+    }
+
+    /// Watches for what it waits for now.
+    #[inline]
+    fn update_interest(&mut self, cx: &mut Cx<'_, V>) {
+        let (mut full, mut low) = (false, true);
+        if let Some(output) = &self.output {
+            (full, low) = (output.is_full(), output.is_low());
+        }
+        self.paused = full || self.paused && !low;
+        let reads = match self.phase {
+            Phase::Reading => !self.input_ended && !self.paused,
+            Phase::Lingering { .. } => true,
+            _ => false,
+        };
+        let mut interest = Interest::NONE;
+        if reads {
+            interest |= Interest::READ;
+        }
+        if self.output.is_some() {
+            interest |= Interest::WRITE;
+        }
+        if interest != self.interest {
+            self.interest = interest;
+            let event = cx.event();
+            // It exists: its handler runs.
+            let _ = cx.set_interest(event, interest);
+        }
+    }
+
+    /// Arms the event's timer for the first of its deadlines.
+    #[inline]
+    fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
+        let mut deadline = match self.phase {
+            Phase::Lingering { until, .. } => until,
+            Phase::Closing => Instant::FAR,
+            Phase::Waiting(_) => cx.now() + POOL_RETRY,
+            _ => self.session.deadline().unwrap_or(Instant::FAR),
+        };
+        if self.output.is_some() {
+            deadline = deadline.min(self.stall_deadline(state));
+        }
+        if deadline == self.armed {
+            return;
+        }
+        self.armed = deadline;
+        let event = cx.event();
+        // It exists: its handler runs.
+        let _ = if deadline == Instant::FAR {
+            cx.disarm(event).map(drop)
+        } else {
+            cx.arm_at(event, deadline)
+        };
+    }
+}
+
+impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {
+    fn handle_event(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Cx<'_, V>,
+        happened: Happened,
+    ) -> Disposition {
+        if self.step(state, cx, happened).is_err() {
+            state.output.clear();
+            state.forget_connection(cx.event());
+            return Disposition::Remove;
+        }
+        self.update_interest(cx);
+        self.update_deadline(state, cx);
+        Disposition::Keep
+    }
+
+    fn get_handle(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}

@@ -1,0 +1,83 @@
+//! Writing an output queue to a socket: bytes by send, file segments by sendfile.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use windlass_sys::file;
+use windlass_sys::net::{self, More};
+
+use crate::session::{Front, Output};
+
+/// How far a flush came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Everything was taken.
+    All,
+    /// The socket takes no more for now, or others must have their turn.
+    Part,
+}
+
+/// Why a flush failed.
+#[derive(Debug)]
+pub(super) enum FlushError {
+    /// The peer is gone.
+    Socket,
+    /// A file is shorter than it was: what was promised can't be sent.
+    Truncated,
+}
+
+/// Slices handed to one call.
+const SLICES: usize = 16;
+/// Bytes of files sent in one call: others must have their turn.
+const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+/// Writes as much of `output` as `socket` takes.
+pub(super) fn flush(
+    socket: BorrowedFd<'_>,
+    output: &mut Output,
+    sent_bytes: &mut u64,
+) -> Result<Flushed, FlushError> {
+    let mut file_budget = FILE_BYTES_MAX;
+    loop {
+        let (sent, asked) = match output.front() {
+            None => return Ok(Flushed::All),
+            Some(Front::File { file, offset, len }) => {
+                let asked = len.min(file_budget);
+                if asked == 0 {
+                    return Ok(Flushed::Part);
+                }
+                let mut offset = offset;
+                // At most 2 MiB, so it fits.
+                let sent = file::send_file(socket, file.as_fd(), &mut offset, asked as usize)
+                    .map_err(|_| FlushError::Socket)?;
+                if sent == Some(0) {
+                    return Err(FlushError::Truncated);
+                }
+                file_budget -= sent.unwrap_or(0) as u64;
+                (sent, asked as usize)
+            }
+            Some(Front::Bytes(bytes)) if !output.has_more_behind_front() => {
+                (net::send(socket, bytes, More::Flush).map_err(|_| FlushError::Socket)?, bytes.len())
+            }
+            Some(Front::Bytes(_)) => send_bytes(socket, output).map_err(|_| FlushError::Socket)?,
+        };
+        let Some(sent) = sent else { return Ok(Flushed::Part) };
+        *sent_bytes += sent as u64;
+        output.advance(sent as u64);
+        if sent < asked {
+            // The socket's buffer is full; asking again would only say so.
+            return Ok(Flushed::Part);
+        }
+    }
+}
+
+/// Sends all bytes up to the next file segment at once; answers how many of how many went.
+fn send_bytes(socket: BorrowedFd<'_>, output: &Output) -> io::Result<(Option<usize>, usize)> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let count = output.io_slices(&mut slices);
+    let slices = &slices[..count];
+    let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
+    // The head of an answer waits for the file behind it, to leave in one segment.
+    let more = if output.queued_bytes() > asked as u64 { More::Follows } else { More::Flush };
+    Ok((net::send_slices(socket, slices, more)?, asked))
+}
