@@ -402,7 +402,7 @@ impl<P> Engine<P> {
             priority: slot.priority,
             persistent: !slot.one_shot,
             internal: slot.internal,
-            timeout: slot.timeout,
+            timeout: slot.timeout.unpack(),
             deadline: self.timers.deadline(index),
         }
     }

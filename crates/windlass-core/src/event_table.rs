@@ -130,8 +130,49 @@ pub(crate) enum Kind {
     User,
 }
 
-/// One event.
+/// A timeout in one word, so that a slot is one cache line: its length in nanoseconds, or the number
+/// of a common timeout. From 2^63 ns (292 years) on, a length counts as the longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PackedTimeout(u64);
+
+impl PackedTimeout {
+    pub(crate) const NONE: Self = Self(u64::MAX);
+    const COMMON: u64 = 1 << 63;
+
+    pub(crate) fn pack(timeout: Option<Timeout>) -> Self {
+        match timeout {
+            None => Self::NONE,
+            Some(Timeout::Common(common)) => Self(Self::COMMON | u64::from(common.number())),
+            Some(Timeout::After(length)) => {
+                let ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+                Self(ns.min(Self::COMMON - 1))
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_some(self) -> bool {
+        self != Self::NONE
+    }
+
+    #[inline]
+    pub(crate) fn unpack(self) -> Option<Timeout> {
+        if self == Self::NONE {
+            None
+        } else if self.0 & Self::COMMON != 0 {
+            // The number that was packed.
+            Some(Timeout::Common(CommonTimeout::from_number(self.0 as u8)))
+        } else if self.0 == Self::COMMON - 1 {
+            Some(Timeout::After(Duration::MAX))
+        } else {
+            Some(Timeout::After(Duration::from_nanos(self.0)))
+        }
+    }
+}
+
+/// One event: a cache line.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
     /// Neighbours in the ready queue; `next` also links the free list.
@@ -152,9 +193,11 @@ pub(crate) struct Slot {
     pub(crate) internal: bool,
     pub(crate) one_shot: bool,
     pub(crate) catch_up: CatchUp,
-    pub(crate) timeout: Option<Timeout>,
+    pub(crate) timeout: PackedTimeout,
     pub(crate) happened: Pending,
 }
+
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// What happened to an event since its handler was last called.
 #[derive(Clone, Copy, Debug, Default)]
@@ -227,7 +270,7 @@ impl EventTable {
             internal: spec.accounting == Accounting::Internal,
             one_shot: spec.lifetime == Lifetime::OneShot,
             catch_up: spec.catch_up,
-            timeout: spec.timeout,
+            timeout: PackedTimeout::pack(spec.timeout),
             ..Slot::free(generation)
         };
         Some(index)
@@ -282,7 +325,7 @@ impl Slot {
             internal: false,
             one_shot: false,
             catch_up: CatchUp::Delay,
-            timeout: None,
+            timeout: PackedTimeout::NONE,
             happened: Pending::default(),
         }
     }

@@ -12,7 +12,8 @@
 //! - An entry is 16 bytes, appended to its bucket: no pointer is followed. Disarming only marks the
 //!   timer: its entry is dropped when met, or revived if the timer is armed again no earlier than
 //!   it. Arming later than the entry says only writes the new deadline; the entry moves when met.
-//! - Dead entries never outnumber live ones by more than [`DEAD_SLACK`]: then all are swept.
+//! - Entries never exceed [`ENTRIES_PER_TIMER_MAX`] for each armed timer by more than
+//!   [`DEAD_SLACK`]: then the dead ones are swept.
 //! - Timers of equal length may go to a common queue, a FIFO of its own.
 //!
 //! # Cost
@@ -97,7 +98,8 @@ struct Entry {
 
 /// Buckets up to this length are scanned for their exact first deadline.
 const EXACT_LEN_MAX: usize = 64;
-/// Dead entries beyond the number of live ones that are put up with.
+/// Entries, dead ones included, for each armed timer that are put up with, and so many more.
+const ENTRIES_PER_TIMER_MAX: usize = 3;
 const DEAD_SLACK: usize = 1024;
 /// Due timers in one bucket beyond which the bucket is split by level before it is sorted.
 const SORT_LEN_MAX: usize = 512;
@@ -142,8 +144,8 @@ impl TimerQueue {
         slot.sequence = sequence;
         if slot.queued && !slot.common && slot.entry_deadline <= deadline {
             // The entry is met first and moves then.
-            if self.next == Some(was) && was_armed {
-                self.next = None;
+            if was_armed && self.next == Some(was) {
+                self.next = self.only(deadline);
             } else {
                 self.note_earlier(deadline);
             }
@@ -159,7 +161,7 @@ impl TimerQueue {
             };
             self.insert(entry);
             if was_armed && self.next == Some(was) && deadline > was {
-                self.next = None;
+                self.next = self.only(deadline);
             } else {
                 self.note_earlier(deadline);
             }
@@ -270,6 +272,12 @@ impl TimerQueue {
     /// Disarms all that is due at `now` and appends it to `due`, by deadline, ties in the order of
     /// arming. `now` going back is treated as no time having passed.
     pub fn expire(&mut self, now: Instant, due: &mut Vec<Due>) {
+        self.expire_some(now, usize::MAX, due);
+    }
+
+    /// As [`expire`](Self::expire), but stops at about `max`: the earliest of what is due, and all
+    /// that shares a bucket with the last of them. The rest stays due.
+    pub fn expire_some(&mut self, now: Instant, max: usize, due: &mut Vec<Due>) {
         let now = now.as_nanos();
         let none_due = self.armed_count == 0 || self.next.is_some_and(|next| next > now);
         if none_due && (self.armed_count == 0 || !self.wheel.is_behind(now)) {
@@ -277,14 +285,14 @@ impl TimerQueue {
         }
         let start = due.len();
         self.expire_near(now, due);
-        self.expire_wheel(now, due);
+        let reached = self.expire_wheel(now, start.saturating_add(max), due);
         if none_due {
             // Only the horizon moved; the next deadline is still the next.
             return;
         }
         let slots = &mut self.slots;
-        let from_common = self.common.expire(now, |entry| {
-            if let Some(slot) = take_if_due(slots, entry, now) {
+        let from_common = self.common.expire(reached, |entry| {
+            if let Some(slot) = take_if_due(slots, entry, reached) {
                 due.push(Due {
                     sequence: slot.sequence,
                     deadline_ns: slot.deadline,
@@ -301,6 +309,12 @@ impl TimerQueue {
         if self.armed_count == 0 {
             self.forget_entries();
         }
+    }
+
+    /// The next deadline, if the timer that is armed for this one is the only one.
+    #[inline]
+    fn only(&self, deadline: u64) -> Option<u64> {
+        (self.armed_count == 1).then_some(deadline)
     }
 
     /// Notes that a deadline was added: the next one can only have become earlier.
@@ -346,10 +360,19 @@ impl TimerQueue {
         }
     }
 
-    /// Moves the wheel's horizon up to `now`, bucket by bucket in the order of time.
-    fn expire_wheel(&mut self, now: u64, due: &mut Vec<Due>) {
+    /// Moves the wheel's horizon up to `now`, bucket by bucket in the order of time, until `due` has
+    /// `len_max` entries. Answers up to when all that is due was found.
+    fn expire_wheel(&mut self, now: u64, len_max: usize, due: &mut Vec<Due>) -> u64 {
         let mut taken = core::mem::take(&mut self.taken);
-        while let Some(place) = self.wheel.advance(now, &mut taken) {
+        let mut reached = now.min(self.wheel.horizon_end());
+        loop {
+            if due.len() >= len_max {
+                break;
+            }
+            let Some(place) = self.wheel.advance(now, &mut taken) else {
+                reached = now;
+                break;
+            };
             let start = due.len();
             // Far more at once than a sort likes is split by level first.
             let split = taken.len() > SORT_LEN_MAX && !place.is_finest();
@@ -359,6 +382,7 @@ impl TimerQueue {
             } else {
                 now.min(self.wheel.end_of(place))
             };
+            reached = limit.max(now.min(self.wheel.horizon_end()));
             for &entry in &taken {
                 self.meet(entry, limit, due);
             }
@@ -367,6 +391,7 @@ impl TimerQueue {
             self.wheel.give_back(&mut taken);
         }
         self.taken = taken;
+        reached
     }
 
     /// Handles an entry that left its queue: due by `limit`, moved on, or dead.
@@ -435,7 +460,7 @@ impl TimerQueue {
 
     #[inline]
     fn sweep_if_worth_it(&mut self) {
-        if self.entry_count > 2 * self.armed_count + DEAD_SLACK {
+        if self.entry_count > ENTRIES_PER_TIMER_MAX * self.armed_count + DEAD_SLACK {
             self.sweep();
         }
     }

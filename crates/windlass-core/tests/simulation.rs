@@ -26,7 +26,7 @@ mod world;
 
 use world::{Random, World};
 
-const SEEDS: u64 = 4_000;
+const SEEDS: u64 = 20_000;
 const TURNS_MAX: u64 = 50;
 
 fn run(seed: u64, verbose: bool) -> (u64, u64) {

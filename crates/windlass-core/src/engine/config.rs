@@ -24,6 +24,9 @@ pub struct EngineConfig {
     pub handle_sharing: HandleSharing,
     /// How registrations are to report.
     pub notify: Notify,
+    /// About how many timers one turn takes on (default 1024): with more due, the earliest run, and
+    /// I/O has its turn before the rest. Those that share a tick of 16 microseconds stay together.
+    pub expire_max: usize,
 }
 
 impl Default for EngineConfig {
@@ -35,6 +38,7 @@ impl Default for EngineConfig {
             fresh_activations: FreshActivations::default(),
             handle_sharing: HandleSharing::default(),
             notify: Notify::default(),
+            expire_max: 1024,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::engine::error::{EventError, InsertError, InsertErrorKind};
-use crate::event_table::{EventSpec, Kind, Source, Timeout};
+use crate::event_table::{EventSpec, Kind, PackedTimeout, Source, Timeout};
 use crate::id::{EventId, NONE};
 use crate::interest::{Interest, Readiness};
 use crate::signal_set::SignalSet;
@@ -112,7 +112,7 @@ impl<P> Engine<P> {
 
     pub(super) fn enable_at(&mut self, index: u32, now: Instant) {
         let slot = self.events.slot(index);
-        let timeout = slot.timeout;
+        let timeout = slot.timeout.unpack();
         let (kind, subject) = (slot.kind, slot.subject);
         if timeout.is_some() || kind != Kind::Timer {
             self.set_pending(index, true);
@@ -219,8 +219,12 @@ impl<P> Engine<P> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         let was_armed = self.timers.disarm(index);
         self.withdraw_timeout(index);
-        if self.events.slot(index).kind == Kind::Timer {
-            self.disable_at(index);
+        let slot = self.events.slot(index);
+        if slot.kind == Kind::Timer {
+            if slot.state.active {
+                self.make_inactive(index);
+            }
+            self.set_pending(index, false);
         }
         Ok(was_armed)
     }
@@ -238,7 +242,7 @@ impl<P> Engine<P> {
         now: Instant,
     ) -> Result<(), EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
-        self.events.slot_mut(index).timeout = timeout;
+        self.events.slot_mut(index).timeout = PackedTimeout::pack(timeout);
         let slot = self.events.slot(index);
         if !slot.state.pending {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The five steps of a turn. Wait is the driver's own; the other four are here, and none reads a
 //! clock.
 
-use crate::demultiplexer::Batch;
+use crate::demultiplexer::{Batch, Notify};
 use crate::engine::config::{FreshActivations, HandleSharing};
 use crate::engine::control::{Step, StopReason, TurnEnd};
 use crate::engine::token::{Call, InFlight, Settled, Turn, Wait, WaitPlan, Waited};
@@ -122,7 +122,8 @@ impl<P> Engine<P> {
 
     fn expire(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
-        self.timers.expire(now, &mut due);
+        self.timers
+            .expire_some(now, self.config.expire_max, &mut due);
         self.counters.expired += due.len() as u64;
         for timer in due.drain(..) {
             self.make_active(timer.index, |happened| {
@@ -175,25 +176,27 @@ impl<P> Engine<P> {
         slot.state.active = false;
         slot.state.in_flight = true;
         let internal = slot.internal;
-        let (one_shot, timeout, catch_up) = (slot.one_shot, slot.timeout, slot.catch_up);
-        let subject = (slot.kind == Kind::Handle).then_some(slot.subject);
+        let (one_shot, timeout) = (slot.one_shot, slot.timeout);
+        let (kind, subject) = (slot.kind, slot.subject);
         let was_pending = slot.state.pending;
-        let unarmed_timer = slot.kind == Kind::Timer && timeout.is_none();
         self.counters.active -= usize::from(!internal);
         self.counters.in_flight += 1;
         self.counters.dispatched += 1;
-        let handle = subject.map(|handle| {
-            self.handles.slot_mut(handle).in_flight += 1;
-            self.handles.id_of(handle)
+        let handle = (kind == Kind::Handle && self.tracks_handles()).then(|| {
+            self.handles.slot_mut(subject).in_flight += 1;
+            self.handles.id_of(subject)
         });
         if was_pending {
             if one_shot {
                 self.timers.disarm(index);
                 self.set_pending(index, false);
-            } else if let Some(timeout) = timeout {
+            } else if let Some(timeout) = timeout.unpack() {
                 let reached = pending.timed_out.then_some(pending.deadline);
-                self.restart_timeout(index, timeout, catch_up, reached, now);
-            } else if unarmed_timer && pending.timed_out && self.timers.deadline(index).is_none() {
+                self.restart_timeout(index, timeout, reached, now);
+            } else if kind == Kind::Timer
+                && pending.timed_out
+                && self.timers.deadline(index).is_none()
+            {
                 // Armed by hand for one deadline: it waits for nothing more.
                 self.set_pending(index, false);
             }
@@ -211,7 +214,6 @@ impl<P> Engine<P> {
         &mut self,
         index: u32,
         timeout: Timeout,
-        catch_up: CatchUp,
         reached: Option<u64>,
         now: Instant,
     ) {
@@ -219,7 +221,7 @@ impl<P> Engine<P> {
             return self.start_timeout(index, timeout, now);
         };
         let reached = Instant::from_nanos(reached);
-        let next = match catch_up {
+        let next = match self.events.slot(index).catch_up {
             CatchUp::Delay => now + length,
             CatchUp::Burst => reached + length,
             CatchUp::Skip => {
@@ -336,6 +338,12 @@ impl<P> Engine<P> {
         } else {
             TurnEnd::Again
         }
+    }
+
+    /// Whether it matters which handles have a running handler.
+    #[inline]
+    fn tracks_handles(&self) -> bool {
+        self.config.handle_sharing == HandleSharing::Exclusive || self.config.notify == Notify::Once
     }
 
     /// Whether the dispatch limit says to look again before the next handler.

@@ -17,6 +17,14 @@ pub struct CommonTimeout(u8);
 impl CommonTimeout {
     /// How many different lengths one queue can have.
     pub const COUNT_MAX: usize = 256;
+
+    pub(crate) const fn number(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_number(number: u8) -> Self {
+        Self(number)
+    }
 }
 
 /// No further length can be made common.

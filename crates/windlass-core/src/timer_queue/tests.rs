@@ -175,8 +175,47 @@ fn a_large_bucket_expires_in_order() {
     let mut expected = model.expire(80_000_000);
     expected.extend(model.expire(150_000_000));
     let got: Vec<_> = due.iter().map(|d| (d.deadline_ns, d.index)).collect();
-    assert_eq!(got, expected);
+    assert!(got == expected, "the order differs");
     assert!(queue.is_empty());
+}
+
+#[test]
+fn a_bounded_expiry_takes_the_earliest_and_leaves_the_rest_due() {
+    let mut queue = TimerQueue::new();
+    let common = queue.common_timeout(Duration::from_millis(3)).unwrap();
+    let mut model = Model::default();
+    for index in 0..5000_u32 {
+        let deadline = u64::from(index.wrapping_mul(2_654_435_761) % 10_000_000);
+        queue.arm(index, Instant::from_nanos(deadline));
+        model.arm(index, deadline);
+    }
+    for index in 5000..5100 {
+        let now = Instant::from_nanos(u64::from(index - 5000) * 50_000);
+        let deadline = queue.arm_common(index, common, now);
+        model.arm(index, deadline.as_nanos());
+    }
+    let now = Instant::from_nanos(20_000_000);
+    let (mut got, mut passes) = (Vec::new(), 0);
+    while !queue.is_empty() {
+        let mut due = Vec::new();
+        queue.expire_some(now, 100, &mut due);
+        assert!((1..=1000).contains(&due.len()), "{} at once", due.len());
+        got.extend(due.iter().map(|d| (d.deadline_ns, d.index)));
+        passes += 1;
+    }
+    assert!(passes > 5, "{passes} passes");
+    let expected = model.expire(20_000_000);
+    assert_eq!(got.len(), expected.len());
+    let differs = got
+        .iter()
+        .zip(&expected)
+        .position(|(got, expected)| got != expected);
+    assert_eq!(
+        differs,
+        None,
+        "{:?}",
+        differs.map(|at| (got[at], expected[at]))
+    );
 }
 
 #[test]
@@ -192,7 +231,7 @@ fn dead_entries_are_bounded() {
     }
     assert_eq!(queue.len(), 100);
     assert!(
-        queue.entry_count <= 2 * 100 + DEAD_SLACK + 1,
+        queue.entry_count <= ENTRIES_PER_TIMER_MAX * 100 + DEAD_SLACK + 1,
         "{} entries",
         queue.entry_count
     );

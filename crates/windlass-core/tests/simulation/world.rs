@@ -95,6 +95,7 @@ impl World {
                 .pick(&[FreshActivations::NextTurn, FreshActivations::SameTurn]),
             handle_sharing: random.pick(&[HandleSharing::Exclusive, HandleSharing::Shared]),
             notify: random.pick(&[Notify::Always, Notify::Once]),
+            ..EngineConfig::default()
         };
         let mut engine = Engine::new(config);
         let (demultiplexer, control) = SimDemultiplexer::new();
