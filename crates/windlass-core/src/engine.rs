@@ -26,8 +26,8 @@ pub(crate) mod watcher;
 use core::fmt;
 use core::time::Duration;
 
-use crate::demultiplexer::Change;
-use crate::engine::config::{EngineConfig, PRIORITIES_MAX, RunMode};
+use crate::demultiplexer::{Change, Notify};
+use crate::engine::config::{EngineConfig, HandleSharing, PRIORITIES_MAX, RunMode};
 use crate::engine::control::Control;
 use crate::engine::counters::Counters;
 use crate::engine::dump::EventInfo;
@@ -59,6 +59,8 @@ pub struct Engine<P> {
     pub(crate) config: EngineConfig,
     events: EventTable,
     payloads: Vec<Option<P>>,
+    /// Whether it matters which handles have a running handler.
+    tracks_handles: bool,
     handles: HandleSet,
     timers: TimerQueue,
     ready: ReadyQueues,
@@ -90,6 +92,8 @@ impl<P> Engine<P> {
             config,
             events: EventTable::default(),
             payloads: Vec::new(),
+            tracks_handles: config.handle_sharing == HandleSharing::Exclusive
+                || config.notify == Notify::Once,
             handles: HandleSet::new(config.notify),
             timers: TimerQueue::new(),
             ready: ReadyQueues::new(config.priorities),

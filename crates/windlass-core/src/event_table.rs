@@ -131,7 +131,8 @@ pub(crate) enum Kind {
 }
 
 /// A timeout in one word, so that a slot is one cache line: its length in nanoseconds, or the number
-/// of a common timeout. From 2^63 ns (292 years) on, a length counts as the longest.
+/// of a common timeout. A length beyond
+/// 2^63 ns (292 years) is cut to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PackedTimeout(u64);
 
@@ -162,8 +163,6 @@ impl PackedTimeout {
         } else if self.0 & Self::COMMON != 0 {
             // The number that was packed.
             Some(Timeout::Common(CommonTimeout::from_number(self.0 as u8)))
-        } else if self.0 == Self::COMMON - 1 {
-            Some(Timeout::After(Duration::MAX))
         } else {
             Some(Timeout::After(Duration::from_nanos(self.0)))
         }

@@ -55,6 +55,21 @@ impl ReadyQueues {
         self.len += 1;
     }
 
+    /// Takes out the event that is first in its priority.
+    #[inline]
+    pub(crate) fn pop_first(&mut self, events: &mut EventTable, priority: u8, index: u32) {
+        let queue = &mut self.queues[usize::from(priority)];
+        let next = core::mem::replace(&mut events.slot_mut(index).next, NONE);
+        queue.first = next;
+        if next == NONE {
+            queue.last = NONE;
+            queue.passed_over = 0;
+        } else {
+            events.slot_mut(next).previous = NONE;
+        }
+        self.len -= 1;
+    }
+
     /// Takes out an event that is queued.
     #[inline]
     pub(crate) fn unlink(&mut self, events: &mut EventTable, index: u32) {

@@ -41,6 +41,8 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub struct TimerQueue {
     slots: Vec<Slot>,
+    /// State and tag of each timer, apart from its slot: all that a sweep and a disarm touch.
+    marks: Vec<Mark>,
     wheel: Wheel,
     near: BinaryHeap<Reverse<Entry>>,
     common: CommonQueues,
@@ -49,8 +51,8 @@ pub struct TimerQueue {
     armed_count: usize,
     /// Entries in wheel and near heap, dead ones included.
     entry_count: usize,
-    /// The next deadline, if known.
-    next: Option<u64>,
+    /// The next deadline and whose it is, if known.
+    next: Option<Next>,
     /// Scratch of `expire`.
     taken: Vec<Entry>,
 }
@@ -71,21 +73,58 @@ impl Due {
     }
 }
 
-/// What is known of one timer.
+/// Until when one timer runs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// When it is due, if `armed`.
+    /// When it is due, if it is armed.
     deadline: u64,
-    /// The deadline of its live entry, if `queued`; never later than `deadline` while armed.
+    /// The deadline of its live entry, if it is queued; never later than `deadline` while armed.
     entry_deadline: u64,
     sequence: u64,
+}
+
+/// State and tag of one timer, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Mark(u32);
+
+impl Mark {
+    const ARMED: u32 = 1 << 31;
+    /// An entry with this tag is in the wheel, the near heap or a common queue.
+    const QUEUED: u32 = 1 << 30;
+    /// That entry is in a common queue.
+    const COMMON: u32 = 1 << 29;
+    const TAG: u32 = Self::COMMON - 1;
+
+    #[inline]
+    fn is_armed(self) -> bool {
+        self.0 & Self::ARMED != 0
+    }
+
+    /// Whether an entry is there that can be kept when its timer is armed again.
+    #[inline]
+    fn is_revivable(self) -> bool {
+        self.0 & (Self::QUEUED | Self::COMMON) == Self::QUEUED
+    }
+
     /// The tag of its live entry; every other entry of this timer is dead.
-    tag: u32,
-    armed: bool,
-    /// Whether an entry with this tag is in the wheel, the near heap or a common queue.
-    queued: bool,
-    /// Whether that entry is in a common queue.
-    common: bool,
+    #[inline]
+    fn tag(self) -> u32 {
+        self.0 & Self::TAG
+    }
+
+    /// Armed, with a fresh entry; the one before is dead.
+    #[inline]
+    fn with_entry(self, common: u32) -> Self {
+        Self(self.0.wrapping_add(1) & Self::TAG | Self::ARMED | Self::QUEUED | common)
+    }
+}
+
+/// The next deadline.
+#[derive(Clone, Copy, Debug)]
+struct Next {
+    deadline: u64,
+    /// Whose it is; `u32::MAX` if that is not known.
+    index: u32,
 }
 
 /// A deadline of a timer as queued: still to be checked against the timer's slot.
@@ -126,8 +165,17 @@ impl TimerQueue {
     /// When `index` is due, if it is armed.
     #[must_use]
     pub fn deadline(&self, index: u32) -> Option<Instant> {
-        let slot = self.slots.get(index as usize)?;
-        slot.armed.then(|| Instant::from_nanos(slot.deadline))
+        let armed = self.marks.get(index as usize)?.is_armed();
+        armed.then(|| Instant::from_nanos(self.slots[index as usize].deadline))
+    }
+
+    /// Makes room for `index`, so that arming it allocates nothing for it.
+    pub fn reserve(&mut self, index: u32) {
+        let len = index as usize + 1;
+        if len > self.slots.len() {
+            self.slots.resize(len, Slot::default());
+            self.marks.resize(len, Mark::default());
+        }
     }
 
     /// Arms `index` for `deadline`, in place of what it was armed for.
@@ -136,42 +184,28 @@ impl TimerQueue {
     #[inline]
     pub fn arm(&mut self, index: u32, deadline: Instant) {
         let deadline = deadline.as_nanos();
+        self.reserve(index);
         self.sequence += 1;
-        let sequence = self.sequence;
-        let slot = self.slot_mut(index);
-        let was_armed = core::mem::replace(&mut slot.armed, true);
-        let was = core::mem::replace(&mut slot.deadline, deadline);
-        slot.sequence = sequence;
-        if slot.queued && !slot.common && slot.entry_deadline <= deadline {
+        let slot = &mut self.slots[index as usize];
+        let mark = &mut self.marks[index as usize];
+        let was = *mark;
+        slot.deadline = deadline;
+        slot.sequence = self.sequence;
+        if was.is_revivable() && slot.entry_deadline <= deadline {
             // The entry is met first and moves then.
-            if was_armed && self.next == Some(was) {
-                self.next = self.only(deadline);
-            } else {
-                self.note_earlier(deadline);
-            }
+            mark.0 |= Mark::ARMED;
         } else {
-            slot.tag = slot.tag.wrapping_add(1);
-            slot.queued = true;
-            slot.common = false;
+            *mark = was.with_entry(0);
+            let tag = mark.tag();
             slot.entry_deadline = deadline;
-            let entry = Entry {
+            self.insert(Entry {
                 deadline,
                 index,
-                tag: slot.tag,
-            };
-            self.insert(entry);
-            if was_armed && self.next == Some(was) && deadline > was {
-                self.next = self.only(deadline);
-            } else {
-                self.note_earlier(deadline);
-            }
+                tag,
+            });
         }
-        if !was_armed {
-            if self.armed_count == 0 {
-                self.next = Some(deadline);
-            }
-            self.armed_count += 1;
-        }
+        self.armed_count += usize::from(!was.is_armed());
+        self.note_armed(index, deadline);
         self.sweep_if_worth_it();
     }
 
@@ -179,39 +213,32 @@ impl TimerQueue {
     ///
     /// `now` must not go back between two calls for the same timeout; a smaller one counts as the
     /// last.
+    ///
+    /// # Panics
+    ///
+    /// If `timeout` is another queue's and this has none of that number.
     pub fn arm_common(&mut self, index: u32, timeout: CommonTimeout, now: Instant) -> Instant {
         self.disarm(index);
+        self.reserve(index);
         self.sequence += 1;
-        let sequence = self.sequence;
         let deadline = self.common.deadline(timeout, now);
-        let slot = self.slot_mut(index);
-        slot.tag = slot.tag.wrapping_add(1);
-        let tag = slot.tag;
-        *slot = Slot {
+        self.slots[index as usize] = Slot {
             deadline,
             entry_deadline: deadline,
-            sequence,
-            tag,
-            armed: true,
-            queued: true,
-            common: true,
+            sequence: self.sequence,
         };
+        let mark = self.marks[index as usize].with_entry(Mark::COMMON);
+        self.marks[index as usize] = mark;
         self.armed_count += 1;
-        let slots = &self.slots;
-        self.common.push(
-            timeout,
-            Entry {
-                deadline,
-                index,
-                tag,
-            },
-            |entry| is_live(slots, entry),
-        );
-        if self.armed_count == 1 {
-            self.next = Some(deadline);
-        } else {
-            self.note_earlier(deadline);
-        }
+        let marks = &self.marks;
+        let entry = Entry {
+            deadline,
+            index,
+            tag: mark.tag(),
+        };
+        self.common
+            .push(timeout, entry, |entry| is_live(marks, entry));
+        self.note_armed(index, deadline);
         Instant::from_nanos(deadline)
     }
 
@@ -230,21 +257,20 @@ impl TimerQueue {
     /// Disarms `index`; answers whether it was armed.
     #[inline]
     pub fn disarm(&mut self, index: u32) -> bool {
-        let Some(slot) = self.slots.get_mut(index as usize) else {
+        let Some(mark) = self.marks.get_mut(index as usize) else {
             return false;
         };
-        if !slot.armed {
+        if !mark.is_armed() {
             return false;
         }
-        slot.armed = false;
-        if slot.common {
+        if mark.0 & Mark::COMMON == 0 {
+            mark.0 &= !Mark::ARMED;
+        } else {
             // A common queue drops its dead entries by the tag; nothing there is revived.
-            slot.queued = false;
-            slot.tag = slot.tag.wrapping_add(1);
+            *mark = Mark(mark.0.wrapping_add(1) & Mark::TAG);
         }
-        let was = slot.deadline;
         self.armed_count -= 1;
-        if self.next == Some(was) {
+        if self.next.is_some_and(|next| next.index == index) {
             self.next = None;
         }
         if self.armed_count == 0 {
@@ -266,7 +292,7 @@ impl TimerQueue {
         if self.next.is_none() {
             self.next = self.find_next();
         }
-        self.next.map(Instant::from_nanos)
+        self.next.map(|next| Instant::from_nanos(next.deadline))
     }
 
     /// Disarms all that is due at `now` and appends it to `due`, by deadline, ties in the order of
@@ -279,7 +305,7 @@ impl TimerQueue {
     /// that shares a bucket with the last of them. The rest stays due.
     pub fn expire_some(&mut self, now: Instant, max: usize, due: &mut Vec<Due>) {
         let now = now.as_nanos();
-        let none_due = self.armed_count == 0 || self.next.is_some_and(|next| next > now);
+        let none_due = self.armed_count == 0 || self.next.is_some_and(|next| next.deadline > now);
         if none_due && (self.armed_count == 0 || !self.wheel.is_behind(now)) {
             return;
         }
@@ -290,9 +316,9 @@ impl TimerQueue {
             // Only the horizon moved; the next deadline is still the next.
             return;
         }
-        let slots = &mut self.slots;
+        let (slots, marks) = (&self.slots, &mut self.marks);
         let from_common = self.common.expire(reached, |entry| {
-            if let Some(slot) = take_if_due(slots, entry, reached) {
+            if let Some(slot) = take_if_due(slots, marks, entry, reached) {
                 due.push(Due {
                     sequence: slot.sequence,
                     deadline_ns: slot.deadline,
@@ -311,27 +337,20 @@ impl TimerQueue {
         }
     }
 
-    /// The next deadline, if the timer that is armed for this one is the only one.
+    /// Notes that `index` was armed: what is known of the next deadline may change.
     #[inline]
-    fn only(&self, deadline: u64) -> Option<u64> {
-        (self.armed_count == 1).then_some(deadline)
-    }
-
-    /// Notes that a deadline was added: the next one can only have become earlier.
-    #[inline]
-    fn note_earlier(&mut self, deadline: u64) {
-        if self.next.is_some_and(|next| deadline < next) {
-            self.next = Some(deadline);
+    fn note_armed(&mut self, index: u32, deadline: u64) {
+        let fresh = Next { deadline, index };
+        if self.armed_count == 1 {
+            self.next = Some(fresh);
+        } else if let Some(next) = self.next {
+            if deadline <= next.deadline {
+                self.next = Some(fresh);
+            } else if next.index == index || next.index == u32::MAX {
+                // It was the next, or may have been.
+                self.next = None;
+            }
         }
-    }
-
-    #[inline]
-    fn slot_mut(&mut self, index: u32) -> &mut Slot {
-        let index = index as usize;
-        if index >= self.slots.len() {
-            self.slots.resize(index + 1, Slot::default());
-        }
-        &mut self.slots[index]
     }
 
     #[inline]
@@ -398,62 +417,84 @@ impl TimerQueue {
     #[inline]
     fn meet(&mut self, entry: Entry, limit: u64, due: &mut Vec<Due>) {
         self.entry_count -= 1;
-        if let Some(slot) = take_if_due(&mut self.slots, entry, limit) {
+        if let Some(slot) = take_if_due(&self.slots, &mut self.marks, entry, limit) {
             let (sequence, deadline_ns) = (slot.sequence, slot.deadline);
             due.push(Due {
                 deadline_ns,
                 sequence,
                 index: entry.index,
             });
-        } else if let Some(entry) = refresh(&mut self.slots, entry) {
+        } else if let Some(entry) = refresh(&mut self.slots, &mut self.marks, entry) {
             self.insert(entry);
         }
     }
 
-    fn find_next(&mut self) -> Option<u64> {
+    fn find_next(&mut self) -> Option<Next> {
         let near = self.next_near();
         let wheel = self.next_in_wheel();
-        let slots = &self.slots;
-        let common = self.common.next(|entry| is_live(slots, entry));
-        [near, wheel, common].into_iter().flatten().min()
+        let marks = &self.marks;
+        let common = self.common.next(|entry| is_live(marks, entry));
+        let common = common.map(|entry| Next {
+            deadline: entry.deadline,
+            index: entry.index,
+        });
+        [near, wheel, common]
+            .into_iter()
+            .flatten()
+            .min_by_key(|next| next.deadline)
     }
 
     /// The near heap's first live deadline; dead and moved entries at its top are handled.
-    fn next_near(&mut self) -> Option<u64> {
+    fn next_near(&mut self) -> Option<Next> {
         while let Some(&Reverse(entry)) = self.near.peek() {
-            let slot = &self.slots[entry.index as usize];
-            if is_live(&self.slots, entry) && slot.armed && slot.deadline == entry.deadline {
-                return Some(entry.deadline);
+            let (index, deadline) = (entry.index, entry.deadline);
+            let armed = self.marks[index as usize].is_armed();
+            if is_live(&self.marks, entry)
+                && armed
+                && self.slots[index as usize].deadline == deadline
+            {
+                return Some(Next { deadline, index });
             }
             self.near.pop();
             self.entry_count -= 1;
-            if let Some(entry) = refresh(&mut self.slots, entry) {
+            if let Some(entry) = refresh(&mut self.slots, &mut self.marks, entry) {
                 self.insert(entry);
             }
         }
         None
     }
 
-    /// The wheel's first deadline: exact for a small first bucket, else a lower bound.
-    fn next_in_wheel(&mut self) -> Option<u64> {
+    /// The wheel's first deadline: exact for a small first bucket, else a lower bound, of nobody
+    /// in particular.
+    fn next_in_wheel(&mut self) -> Option<Next> {
         loop {
-            let bucket = self.wheel.first()?;
-            if self.wheel.len_of(bucket) > EXACT_LEN_MAX {
-                return Some(self.wheel.lower_bound(bucket));
+            let place = self.wheel.first()?;
+            if self.wheel.len_of(place) > EXACT_LEN_MAX {
+                let deadline = self.wheel.lower_bound(place);
+                return Some(Next {
+                    deadline,
+                    index: u32::MAX,
+                });
             }
             let mut taken = core::mem::take(&mut self.taken);
-            self.wheel.take(bucket, &mut taken);
+            self.wheel.take(place, &mut taken);
             self.entry_count -= taken.len();
+            let mut first: Option<Next> = None;
             for &entry in &taken {
-                if let Some(entry) = refresh(&mut self.slots, entry) {
+                if let Some(entry) = refresh(&mut self.slots, &mut self.marks, entry) {
+                    let (deadline, index) = (entry.deadline, entry.index);
+                    if first.is_none_or(|first| deadline < first.deadline) {
+                        first = Some(Next { deadline, index });
+                    }
                     self.insert(entry);
                 }
             }
             self.wheel.give_back(&mut taken);
             self.taken = taken;
-            // Entries that stayed made the bound exact; if all moved on or were dead, look again.
-            if self.wheel.len_of(bucket) > 0 {
-                return Some(self.wheel.lower_bound(bucket));
+            // If what stayed here is the first, nothing elsewhere is earlier; if all moved on or
+            // was dead, look again.
+            if self.wheel.len_of(place) > 0 {
+                return first;
             }
         }
     }
@@ -468,9 +509,9 @@ impl TimerQueue {
     /// Drops all dead entries. Each was paid for by the call that made it dead.
     #[cold]
     fn sweep(&mut self) {
-        let slots = &mut self.slots;
-        let mut kept = self.wheel.retain(|entry| keep(slots, entry));
-        self.near.retain(|&Reverse(entry)| keep(slots, entry));
+        let marks = &mut self.marks;
+        let mut kept = self.wheel.retain(|entry| keep(marks, entry));
+        self.near.retain(|&Reverse(entry)| keep(marks, entry));
         kept += self.near.len();
         self.entry_count = kept;
     }
@@ -480,12 +521,12 @@ impl TimerQueue {
     fn forget_entries(&mut self) {
         self.next = None;
         if self.entry_count > 0 {
-            let slots = &mut self.slots;
+            let marks = &mut self.marks;
             self.wheel.clear(|entry| {
-                keep(slots, entry);
+                keep(marks, entry);
             });
             for Reverse(entry) in self.near.drain() {
-                keep(slots, entry);
+                keep(marks, entry);
             }
             self.entry_count = 0;
         }
@@ -494,33 +535,32 @@ impl TimerQueue {
 }
 
 /// Whether `entry` is the one that its timer knows of.
-fn is_live(slots: &[Slot], entry: Entry) -> bool {
-    let slot = &slots[entry.index as usize];
-    slot.queued && slot.tag == entry.tag
+fn is_live(marks: &[Mark], entry: Entry) -> bool {
+    let mark = marks[entry.index as usize];
+    mark.0 & Mark::QUEUED != 0 && mark.tag() == entry.tag
 }
 
 /// Disarms the timer of a live entry that is due; its entry is used up.
 #[inline]
-fn take_if_due(slots: &mut [Slot], entry: Entry, limit: u64) -> Option<Slot> {
-    let slot = &mut slots[entry.index as usize];
-    if slot.tag != entry.tag || !slot.armed || slot.deadline > limit {
+fn take_if_due(slots: &[Slot], marks: &mut [Mark], entry: Entry, limit: u64) -> Option<Slot> {
+    let mark = &mut marks[entry.index as usize];
+    if mark.tag() != entry.tag || !mark.is_armed() {
         return None;
     }
-    slot.armed = false;
-    slot.queued = false;
-    Some(*slot)
+    let slot = slots[entry.index as usize];
+    if slot.deadline > limit {
+        return None;
+    }
+    *mark = Mark(mark.tag());
+    Some(slot)
 }
 
 /// The entry as it should be queued now: with the timer's present deadline, or not at all.
-fn refresh(slots: &mut [Slot], entry: Entry) -> Option<Entry> {
+fn refresh(slots: &mut [Slot], marks: &mut [Mark], entry: Entry) -> Option<Entry> {
+    if !keep(marks, entry) {
+        return None;
+    }
     let slot = &mut slots[entry.index as usize];
-    if slot.tag != entry.tag {
-        return None;
-    }
-    if !slot.armed {
-        slot.queued = false;
-        return None;
-    }
     slot.entry_deadline = slot.deadline;
     Some(Entry {
         deadline: slot.deadline,
@@ -528,14 +568,18 @@ fn refresh(slots: &mut [Slot], entry: Entry) -> Option<Entry> {
     })
 }
 
-/// Whether a sweep keeps the entry; a timer whose entry goes is told.
-fn keep(slots: &mut [Slot], entry: Entry) -> bool {
-    let slot = &mut slots[entry.index as usize];
-    if slot.tag != entry.tag {
+/// Whether the entry is that of an armed timer; a disarmed one is told that its entry is gone.
+#[inline]
+fn keep(marks: &mut [Mark], entry: Entry) -> bool {
+    let mark = &mut marks[entry.index as usize];
+    if mark.tag() != entry.tag {
         return false;
     }
-    slot.queued &= slot.armed;
-    slot.armed
+    if !mark.is_armed() {
+        *mark = Mark(mark.tag());
+        return false;
+    }
+    true
 }
 
 /// Sorts what one bucket gave.

@@ -23,6 +23,9 @@ impl<P> Engine<P> {
                     self.payloads.resize_with(at + 1, || None);
                 }
                 self.payloads[at] = Some(payload);
+                if spec.timeout.is_some() || spec.source == Source::Timer {
+                    self.timers.reserve(index);
+                }
                 self.counters.inserted += usize::from(!self.events.slot(index).internal);
                 Ok(self.events.id_of(index))
             }

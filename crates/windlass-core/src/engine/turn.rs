@@ -1,13 +1,13 @@
 //! The five steps of a turn. Wait is the driver's own; the other four are here, and none reads a
 //! clock.
 
-use crate::demultiplexer::{Batch, Notify};
+use crate::demultiplexer::Batch;
 use crate::engine::config::{FreshActivations, HandleSharing};
 use crate::engine::control::{Step, StopReason, TurnEnd};
 use crate::engine::token::{Call, InFlight, Settled, Turn, Wait, WaitPlan, Waited};
 use crate::engine::{Disposition, Engine};
-use crate::event_table::{CatchUp, Kind, Timeout};
-use crate::id::{HandleId, NONE};
+use crate::event_table::{CatchUp, Kind, Pending, Timeout};
+use crate::id::{EventId, HandleId, NONE};
 use crate::interest::Readiness;
 use crate::signal_set::SignalSet;
 use crate::time::Instant;
@@ -149,11 +149,11 @@ impl<P> Engine<P> {
             if fresh && self.config.fresh_activations == FreshActivations::NextTurn {
                 return None;
             }
-            if turn.callbacks > 0 && self.is_limited(turn, priority, now) {
+            if self.config.dispatch_limit.is_some() && self.is_limited(turn, priority, now) {
                 return None;
             }
-            self.ready.unlink(&mut self.events, index);
-            if self.must_wait_for_handle(index) {
+            self.ready.pop_first(&mut self.events, priority, index);
+            if self.tracks_handles && self.must_wait_for_handle(index) {
                 self.events.slot_mut(index).deferred = true;
                 continue;
             }
@@ -162,50 +162,55 @@ impl<P> Engine<P> {
                 continue;
             };
             turn.callbacks += 1;
-            turn.counted += u32::from(!self.events.slot(index).internal);
-            return Some(self.call(index, payload, now));
+            return Some(self.call(turn, index, payload, now));
         }
     }
 
     /// Moves an event from active to in flight.
     #[inline]
-    fn call(&mut self, index: u32, payload: P, now: Instant) -> Call<P> {
-        let event = self.events.id_of(index);
+    fn call(&mut self, turn: &mut Turn, index: u32, payload: P, now: Instant) -> Call<P> {
         let slot = self.events.slot_mut(index);
+        let event = EventId::new(index, slot.generation);
         let pending = core::mem::take(&mut slot.happened);
         slot.state.active = false;
         slot.state.in_flight = true;
-        let internal = slot.internal;
-        let (one_shot, timeout) = (slot.one_shot, slot.timeout);
-        let (kind, subject) = (slot.kind, slot.subject);
-        let was_pending = slot.state.pending;
-        self.counters.active -= usize::from(!internal);
+        let counted = usize::from(!slot.internal);
+        let (kind, subject, one_shot) = (slot.kind, slot.subject, slot.one_shot);
+        // Most events that wait for a handle: there is no timeout to see to.
+        let stays = !slot.state.pending
+            || !one_shot && !slot.timeout.is_some() && (kind != Kind::Timer || !pending.timed_out);
+        turn.counted += counted as u32;
+        self.counters.active -= counted;
         self.counters.in_flight += 1;
         self.counters.dispatched += 1;
-        let handle = (kind == Kind::Handle && self.tracks_handles()).then(|| {
+        let handle = (self.tracks_handles && kind == Kind::Handle).then(|| {
             self.handles.slot_mut(subject).in_flight += 1;
             self.handles.id_of(subject)
         });
-        if was_pending {
-            if one_shot {
-                self.timers.disarm(index);
-                self.set_pending(index, false);
-            } else if let Some(timeout) = timeout.unpack() {
-                let reached = pending.timed_out.then_some(pending.deadline);
-                self.restart_timeout(index, timeout, reached, now);
-            } else if kind == Kind::Timer
-                && pending.timed_out
-                && self.timers.deadline(index).is_none()
-            {
-                // Armed by hand for one deadline: it waits for nothing more.
-                self.set_pending(index, false);
-            }
+        if !stays {
+            self.see_to_timeout(index, &pending, now);
         }
         let happened = pending.told(event);
         Call {
             token: InFlight { event, handle },
             payload,
             happened,
+        }
+    }
+
+    /// Of a pending event that is called: a one-shot event waits for nothing more, a timeout starts
+    /// anew.
+    fn see_to_timeout(&mut self, index: u32, pending: &Pending, now: Instant) {
+        let slot = self.events.slot(index);
+        if slot.one_shot {
+            self.timers.disarm(index);
+            self.set_pending(index, false);
+        } else if let Some(timeout) = slot.timeout.unpack() {
+            let reached = pending.timed_out.then_some(pending.deadline);
+            self.restart_timeout(index, timeout, reached, now);
+        } else if self.timers.deadline(index).is_none() {
+            // Armed by hand for one deadline: it waits for nothing more.
+            self.set_pending(index, false);
         }
     }
 
@@ -340,16 +345,11 @@ impl<P> Engine<P> {
         }
     }
 
-    /// Whether it matters which handles have a running handler.
-    #[inline]
-    fn tracks_handles(&self) -> bool {
-        self.config.handle_sharing == HandleSharing::Exclusive || self.config.notify == Notify::Once
-    }
-
     /// Whether the dispatch limit says to look again before the next handler.
     fn is_limited(&self, turn: &Turn, priority: u8, now: Instant) -> bool {
         self.config.dispatch_limit.is_some_and(|limit| {
-            priority >= limit.from_priority
+            turn.callbacks > 0
+                && priority >= limit.from_priority
                 && (limit.callbacks_max.is_some_and(|max| turn.callbacks >= max)
                     || limit
                         .interval

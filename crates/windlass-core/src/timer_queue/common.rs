@@ -108,14 +108,15 @@ impl CommonQueues {
         queue.entries.push_back(entry);
     }
 
-    /// The earliest live deadline; dead entries in front are dropped.
-    pub(super) fn next(&mut self, is_live: impl Fn(Entry) -> bool) -> Option<u64> {
-        let mut earliest = None;
+    /// The earliest live entry; dead ones in front are dropped.
+    pub(super) fn next(&mut self, is_live: impl Fn(Entry) -> bool) -> Option<Entry> {
+        let mut earliest: Option<Entry> = None;
         for queue in &mut self.queues {
             while let Some(&entry) = queue.entries.front() {
                 if is_live(entry) {
-                    earliest =
-                        Some(earliest.map_or(entry.deadline, |e: u64| e.min(entry.deadline)));
+                    if earliest.is_none_or(|earliest| entry.deadline < earliest.deadline) {
+                        earliest = Some(entry);
+                    }
                     break;
                 }
                 queue.entries.pop_front();

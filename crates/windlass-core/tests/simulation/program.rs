@@ -92,7 +92,17 @@ impl World {
                 },
             )
         } else {
-            let ns = random.pick(&[0, 1, 7, MS, 10 * MS, 10 * MS, 33 * MS, 5_000 * MS, u64::MAX]);
+            let ns = random.pick(&[
+                0,
+                1,
+                7,
+                MS,
+                10 * MS,
+                10 * MS,
+                33 * MS,
+                5_000 * MS,
+                u64::MAX >> 1,
+            ]);
             let length = Duration::from_nanos(ns);
             (
                 Timeout::After(length),
