@@ -305,7 +305,7 @@ impl<P> Engine<P> {
             let mut at = self.signals[number as usize];
             while at != NONE {
                 let slot = self.events.slot(at);
-                if slot.state.pending {
+                if self.events.head(at).is_pending() {
                     set.add(number);
                     break;
                 }
@@ -320,7 +320,7 @@ impl<P> Engine<P> {
     pub fn state(&self, id: EventId) -> Option<State> {
         self.events
             .find(id)
-            .map(|index| self.events.slot(index).state)
+            .map(|index| self.events.head(index).state())
     }
 
     /// When an event is due, if it exists and is armed.
@@ -335,16 +335,16 @@ impl<P> Engine<P> {
     #[must_use]
     pub fn happened(&self, id: EventId) -> Option<Happened> {
         let index = self.events.find(id)?;
-        let slot = self.events.slot(index);
-        slot.state.active.then(|| slot.happened.told(id))
+        let active = self.events.head(index).is_active();
+        active.then(|| self.events.slot(index).happened.told(id))
     }
 
     /// The registration that an event belongs to.
     #[must_use]
     pub fn handle_of(&self, id: EventId) -> Option<HandleId> {
         let index = self.events.find(id)?;
-        let slot = self.events.slot(index);
-        (slot.kind == Kind::Handle).then(|| self.handles.id_of(slot.subject))
+        let is_handle = self.events.head(index).kind == Kind::Handle;
+        is_handle.then(|| self.handles.id_of(self.events.slot(index).subject))
     }
 
     /// The number of a handle that is registered.
@@ -378,14 +378,14 @@ impl<P> Engine<P> {
     /// All events, in no particular order.
     pub fn infos(&self) -> impl Iterator<Item = EventInfo> {
         (0_u32..)
-            .zip(&self.events.slots)
-            .filter(|(_, slot)| slot.kind != Kind::Free)
+            .zip(&self.events.heads)
+            .filter(|(_, head)| head.kind != Kind::Free)
             .map(|(index, _)| self.info_at(index))
     }
 
     fn info_at(&self, index: u32) -> EventInfo {
-        let slot = self.events.slot(index);
-        let source = match slot.kind {
+        let (head, slot) = (self.events.head(index), self.events.slot(index));
+        let source = match head.kind {
             Kind::Handle => {
                 let handle = self.handles.slot(slot.subject);
                 let (raw, trigger) = (handle.raw, handle.trigger);
@@ -402,10 +402,10 @@ impl<P> Engine<P> {
         EventInfo {
             id: self.events.id_of(index),
             source,
-            state: slot.state,
+            state: head.state(),
             priority: slot.priority,
             persistent: !slot.one_shot,
-            internal: slot.internal,
+            internal: head.is_internal(),
             timeout: slot.timeout.unpack(),
             deadline: self.timers.deadline(index),
         }
@@ -414,33 +414,36 @@ impl<P> Engine<P> {
     /// Makes an event active, or adds to what happened to one that is.
     #[inline]
     fn make_active(&mut self, index: u32, happened: impl FnOnce(&mut Pending)) {
-        let slot = self.events.slot_mut(index);
-        happened(&mut slot.happened);
-        if slot.state.active {
+        happened(&mut self.events.slot_mut(index).happened);
+        let head = self.events.head_mut(index);
+        if head.is_active() {
             return;
         }
-        slot.state.active = true;
-        slot.epoch = self.epoch;
-        if !slot.internal {
+        head.set_active(true);
+        let (internal, in_flight) = (head.is_internal(), head.is_in_flight());
+        self.events.slot_mut(index).epoch = self.epoch;
+        if !internal {
             self.counters.active += 1;
             self.counters.active_max = self.counters.active_max.max(self.counters.active);
         }
         // In flight: queued when it settles.
-        if !slot.state.in_flight {
+        if !in_flight {
             self.ready.push(&mut self.events, index);
         }
     }
 
     /// Takes an active event out of its queue; what happened to it is forgotten.
     fn make_inactive(&mut self, index: u32) {
-        let slot = self.events.slot_mut(index);
-        slot.happened = Pending::default();
-        if !slot.state.active {
+        let head = self.events.head_mut(index);
+        if !head.is_active() {
             return;
         }
-        slot.state.active = false;
-        let queued = !slot.state.in_flight && !core::mem::take(&mut slot.deferred);
-        self.counters.active -= usize::from(!slot.internal);
+        head.set_active(false);
+        let (internal, in_flight) = (head.is_internal(), head.is_in_flight());
+        let slot = self.events.slot_mut(index);
+        slot.happened = Pending::default();
+        let queued = !in_flight && !core::mem::take(&mut slot.deferred);
+        self.counters.active -= usize::from(!internal);
         if queued {
             self.ready.unlink(&mut self.events, index);
         }
@@ -450,6 +453,12 @@ impl<P> Engine<P> {
     /// before its handler ran. What else happened to it stays.
     #[inline]
     fn withdraw_timeout(&mut self, index: u32) {
+        if self.events.head(index).is_active() {
+            self.withdraw_timeout_of_active(index);
+        }
+    }
+
+    fn withdraw_timeout_of_active(&mut self, index: u32) {
         let slot = self.events.slot_mut(index);
         if !slot.happened.timed_out {
             return;
@@ -463,12 +472,13 @@ impl<P> Engine<P> {
 
     #[inline]
     fn set_pending(&mut self, index: u32, pending: bool) {
-        let slot = self.events.slot_mut(index);
-        if core::mem::replace(&mut slot.state.pending, pending) == pending {
+        let head = self.events.head_mut(index);
+        if head.is_pending() == pending {
             return;
         }
-        let (kind, subject) = (slot.kind, slot.subject);
-        if !slot.internal {
+        head.set_pending(pending);
+        let (kind, internal) = (head.kind, head.is_internal());
+        if !internal {
             if pending {
                 self.counters.pending += 1;
                 self.counters.pending_max = self.counters.pending_max.max(self.counters.pending);
@@ -477,6 +487,7 @@ impl<P> Engine<P> {
             }
         }
         if kind == Kind::Handle {
+            let subject = self.events.slot(index).subject;
             self.handles.mark_dirty(subject);
             if pending {
                 // What was reported while it did not listen will not be reported again.

@@ -169,11 +169,64 @@ impl PackedTimeout {
     }
 }
 
-/// One event: a cache line.
+/// Whether an event is there, and where it stands: eight bytes, so that what a timer's re-arm must
+/// look at stays in the cache when the events do not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) generation: u32,
+    pub(crate) kind: Kind,
+    bits: u8,
+}
+
+const _: () = assert!(size_of::<Head>() == 8);
+
+macro_rules! head_bits {
+    ($($bit:literal $is:ident $set:ident;)*) => {
+        impl Head {
+            $(
+                #[inline]
+                pub(crate) fn $is(self) -> bool {
+                    self.bits >> $bit & 1 == 1
+                }
+
+                #[inline]
+                pub(crate) fn $set(&mut self, yes: bool) {
+                    self.bits = self.bits & !(1 << $bit) | u8::from(yes) << $bit;
+                }
+            )*
+        }
+    };
+}
+
+head_bits! {
+    0 is_pending set_pending;
+    1 is_active set_active;
+    2 is_in_flight set_in_flight;
+    3 is_internal set_internal;
+}
+
+impl Head {
+    const fn free(generation: u32) -> Self {
+        Self {
+            generation,
+            kind: Kind::Free,
+            bits: 0,
+        }
+    }
+
+    pub(crate) fn state(self) -> State {
+        State {
+            pending: self.is_pending(),
+            active: self.is_active(),
+            in_flight: self.is_in_flight(),
+        }
+    }
+}
+
+/// The rest of an event: a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Slot {
-    pub(crate) generation: u32,
     /// Neighbours in the ready queue; `next` also links the free list.
     pub(crate) next: u32,
     pub(crate) previous: u32,
@@ -183,13 +236,10 @@ pub(crate) struct Slot {
     pub(crate) subject: u32,
     /// The next event of the same handle or signal.
     pub(crate) sibling: u32,
-    pub(crate) kind: Kind,
     pub(crate) priority: u8,
     pub(crate) interest: Interest,
-    pub(crate) state: State,
     /// Active, but held back until another event of its handle has settled.
     pub(crate) deferred: bool,
-    pub(crate) internal: bool,
     pub(crate) one_shot: bool,
     pub(crate) catch_up: CatchUp,
     pub(crate) timeout: PackedTimeout,
@@ -234,6 +284,7 @@ impl Pending {
 /// All events.
 #[derive(Debug)]
 pub(crate) struct EventTable {
+    pub(crate) heads: Vec<Head>,
     pub(crate) slots: Vec<Slot>,
     free: u32,
 }
@@ -241,6 +292,7 @@ pub(crate) struct EventTable {
 impl Default for EventTable {
     fn default() -> Self {
         Self {
+            heads: Vec::new(),
             slots: Vec::new(),
             free: NONE,
         }
@@ -255,32 +307,34 @@ impl EventTable {
             let index = u32::try_from(self.slots.len())
                 .ok()
                 .filter(|&index| index != NONE)?;
-            self.slots.push(Slot::free(0));
+            self.slots.push(Slot::free());
+            self.heads.push(Head::free(0));
             index
         } else {
             let index = self.free;
             self.free = self.slots[index as usize].next;
             index
         };
-        let generation = self.slots[index as usize].generation;
+        let head = &mut self.heads[index as usize];
+        head.kind = kind;
+        head.set_internal(spec.accounting == Accounting::Internal);
         self.slots[index as usize] = Slot {
-            kind,
             priority: spec.priority,
-            internal: spec.accounting == Accounting::Internal,
             one_shot: spec.lifetime == Lifetime::OneShot,
             catch_up: spec.catch_up,
             timeout: PackedTimeout::pack(spec.timeout),
-            ..Slot::free(generation)
+            ..Slot::free()
         };
         Some(index)
     }
 
     /// Frees a slot: ids of its occupant name nothing from now on.
     pub(crate) fn free_slot(&mut self, index: u32) {
-        let generation = self.slots[index as usize].generation.wrapping_add(1);
+        let head = &mut self.heads[index as usize];
+        *head = Head::free(head.generation.wrapping_add(1));
         self.slots[index as usize] = Slot {
             next: self.free,
-            ..Slot::free(generation)
+            ..Slot::free()
         };
         self.free = index;
     }
@@ -288,12 +342,22 @@ impl EventTable {
     /// The slot of a living event.
     #[inline]
     pub(crate) fn find(&self, id: EventId) -> Option<u32> {
-        let slot = self.slots.get(id.index() as usize)?;
-        (slot.generation == id.generation() && slot.kind != Kind::Free).then_some(id.index())
+        let head = self.heads.get(id.index() as usize)?;
+        (head.generation == id.generation() && head.kind != Kind::Free).then_some(id.index())
     }
 
     pub(crate) fn id_of(&self, index: u32) -> EventId {
-        EventId::new(index, self.slots[index as usize].generation)
+        EventId::new(index, self.heads[index as usize].generation)
+    }
+
+    #[inline]
+    pub(crate) fn head(&self, index: u32) -> &Head {
+        &self.heads[index as usize]
+    }
+
+    #[inline]
+    pub(crate) fn head_mut(&mut self, index: u32) -> &mut Head {
+        &mut self.heads[index as usize]
     }
 
     #[inline]
@@ -308,20 +372,16 @@ impl EventTable {
 }
 
 impl Slot {
-    fn free(generation: u32) -> Self {
+    fn free() -> Self {
         Self {
-            generation,
             next: NONE,
             previous: NONE,
             epoch: 0,
             subject: NONE,
             sibling: NONE,
-            kind: Kind::Free,
             priority: 0,
             interest: Interest::NONE,
-            state: State::default(),
             deferred: false,
-            internal: false,
             one_shot: false,
             catch_up: CatchUp::Delay,
             timeout: PackedTimeout::NONE,

@@ -276,7 +276,7 @@ impl HandleSet {
         let mut at = self.slots[index as usize].first_event;
         while at != NONE {
             let slot = events.slot(at);
-            if slot.state.pending {
+            if events.head(at).is_pending() {
                 merged |= slot.interest;
             }
             at = slot.sibling;

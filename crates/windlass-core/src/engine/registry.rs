@@ -26,7 +26,7 @@ impl<P> Engine<P> {
                 if spec.timeout.is_some() || spec.source == Source::Timer {
                     self.timers.reserve(index);
                 }
-                self.counters.inserted += usize::from(!self.events.slot(index).internal);
+                self.counters.inserted += usize::from(!self.events.head(index).is_internal());
                 Ok(self.events.id_of(index))
             }
             Err(kind) => Err(InsertError { kind, payload }),
@@ -116,7 +116,7 @@ impl<P> Engine<P> {
     pub(super) fn enable_at(&mut self, index: u32, now: Instant) {
         let slot = self.events.slot(index);
         let timeout = slot.timeout.unpack();
-        let (kind, subject) = (slot.kind, slot.subject);
+        let (kind, subject) = (self.events.head(index).kind, slot.subject);
         if timeout.is_some() || kind != Kind::Timer {
             self.set_pending(index, true);
         }
@@ -171,8 +171,9 @@ impl<P> Engine<P> {
 
     pub(super) fn remove_at(&mut self, index: u32) -> Option<P> {
         self.disable_at(index);
-        let slot = self.events.slot(index);
-        let (kind, subject, internal) = (slot.kind, slot.subject, slot.internal);
+        let head = self.events.head(index);
+        let (kind, internal) = (head.kind, head.is_internal());
+        let subject = self.events.slot(index).subject;
         match kind {
             Kind::Handle => self.handles.unlink(&mut self.events, subject, index),
             Kind::Signal => self.unlink_signal(subject as usize, index),
@@ -222,11 +223,8 @@ impl<P> Engine<P> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         let was_armed = self.timers.disarm(index);
         self.withdraw_timeout(index);
-        let slot = self.events.slot(index);
-        if slot.kind == Kind::Timer {
-            if slot.state.active {
-                self.make_inactive(index);
-            }
+        if self.events.head(index).kind == Kind::Timer {
+            self.make_inactive(index);
             self.set_pending(index, false);
         }
         Ok(was_armed)
@@ -246,8 +244,8 @@ impl<P> Engine<P> {
     ) -> Result<(), EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         self.events.slot_mut(index).timeout = PackedTimeout::pack(timeout);
-        let slot = self.events.slot(index);
-        if !slot.state.pending {
+        let head = *self.events.head(index);
+        if !head.is_pending() {
             return Ok(());
         }
         match timeout {
@@ -255,7 +253,7 @@ impl<P> Engine<P> {
                 self.withdraw_timeout(index);
                 self.start_timeout(index, timeout, now);
             }
-            None if slot.kind == Kind::Timer => self.disable_at(index),
+            None if head.kind == Kind::Timer => self.disable_at(index),
             None => {
                 self.withdraw_timeout(index);
                 self.timers.disarm(index);
@@ -273,10 +271,10 @@ impl<P> Engine<P> {
     #[inline]
     pub fn set_interest(&mut self, id: EventId, interest: Interest) -> Result<(), EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
-        let slot = self.events.slot_mut(index);
-        if slot.kind != Kind::Handle {
+        if self.events.head(index).kind != Kind::Handle {
             return Err(EventError::NoHandle);
         }
+        let slot = self.events.slot_mut(index);
         if slot.interest != interest {
             slot.interest = interest;
             let handle = slot.subject;
@@ -291,8 +289,9 @@ impl<P> Engine<P> {
     /// program itself activated it with stays.
     #[inline]
     fn withdraw_readiness(&mut self, index: u32, interest: Interest) {
+        let active = self.events.head(index).is_active();
         let slot = self.events.slot_mut(index);
-        if !slot.state.active || slot.happened.user {
+        if !active || slot.happened.user {
             return;
         }
         let told = slot.happened.readiness.told_to(interest);
@@ -312,11 +311,10 @@ impl<P> Engine<P> {
         if u16::from(priority) >= self.config.priorities {
             return Err(EventError::PriorityRange);
         }
-        let slot = self.events.slot_mut(index);
-        if slot.state.active {
+        if self.events.head(index).is_active() {
             return Err(EventError::Active);
         }
-        slot.priority = priority;
+        self.events.slot_mut(index).priority = priority;
         Ok(())
     }
 

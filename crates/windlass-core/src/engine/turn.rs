@@ -90,7 +90,7 @@ impl<P> Engine<P> {
         while at != NONE {
             let slot = self.events.slot(at);
             let next = slot.sibling;
-            if slot.state.pending {
+            if self.events.head(at).is_pending() {
                 let told = readiness.told_to(slot.interest);
                 if !told.is_none() {
                     self.make_active(at, |happened| happened.readiness |= told);
@@ -110,7 +110,7 @@ impl<P> Engine<P> {
         while at != NONE {
             let slot = self.events.slot(at);
             let next = slot.sibling;
-            if slot.state.pending {
+            if self.events.head(at).is_pending() {
                 self.make_active(at, |happened| {
                     happened.signalled = true;
                     happened.count = happened.count.saturating_add(count);
@@ -169,15 +169,17 @@ impl<P> Engine<P> {
     /// Moves an event from active to in flight.
     #[inline]
     fn call(&mut self, turn: &mut Turn, index: u32, payload: P, now: Instant) -> Call<P> {
+        let head = self.events.head_mut(index);
+        head.set_active(false);
+        head.set_in_flight(true);
+        let head = *head;
+        let (kind, counted) = (head.kind, usize::from(!head.is_internal()));
+        let event = EventId::new(index, head.generation);
         let slot = self.events.slot_mut(index);
-        let event = EventId::new(index, slot.generation);
         let pending = core::mem::take(&mut slot.happened);
-        slot.state.active = false;
-        slot.state.in_flight = true;
-        let counted = usize::from(!slot.internal);
-        let (kind, subject, one_shot) = (slot.kind, slot.subject, slot.one_shot);
+        let (subject, one_shot) = (slot.subject, slot.one_shot);
         // Most events that wait for a handle: there is no timeout to see to.
-        let stays = !slot.state.pending
+        let stays = !head.is_pending()
             || !one_shot && !slot.timeout.is_some() && (kind != Kind::Timer || !pending.timed_out);
         turn.counted += counted as u32;
         self.counters.active -= counted;
@@ -266,11 +268,11 @@ impl<P> Engine<P> {
             return Settled::Released(payload);
         };
         self.payloads[index as usize] = Some(payload);
-        let slot = self.events.slot_mut(index);
-        slot.state.in_flight = false;
-        if slot.state.active {
+        let head = self.events.head_mut(index);
+        head.set_in_flight(false);
+        if head.is_active() {
             // It happened again meanwhile.
-            slot.epoch = self.epoch;
+            self.events.slot_mut(index).epoch = self.epoch;
             self.ready.push(&mut self.events, index);
         }
         match disposition {
@@ -363,7 +365,7 @@ impl<P> Engine<P> {
         if self.config.handle_sharing == HandleSharing::Shared {
             return false;
         }
-        let slot = self.events.slot(index);
-        slot.kind == Kind::Handle && self.handles.slot(slot.subject).in_flight > 0
+        let subject = self.events.slot(index).subject;
+        self.events.head(index).kind == Kind::Handle && self.handles.slot(subject).in_flight > 0
     }
 }
