@@ -420,14 +420,15 @@ impl<P> Engine<P> {
             return;
         }
         head.set_active(true);
-        let (internal, in_flight) = (head.is_internal(), head.is_in_flight());
+        let internal = head.is_internal();
         self.events.slot_mut(index).epoch = self.epoch;
         if !internal {
             self.counters.active += 1;
             self.counters.active_max = self.counters.active_max.max(self.counters.active);
         }
-        // In flight: queued when it settles.
-        if !in_flight {
+        // Without payload it is in flight: queued when it settles. (That this looks at the payload
+        // brings it into the cache, for all events of a batch at once, before they are called.)
+        if self.payloads[index as usize].is_some() {
             self.ready.push(&mut self.events, index);
         }
     }
