@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 /// Event-driven I/O for Linux.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "windlass", version, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -3,15 +3,17 @@
 mod log_sink;
 
 use std::error::Error;
-use std::io::{self, ErrorKind};
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use windlass::Disposition::Keep;
-use windlass::event_loop::Signal;
+use windlass::event_loop::{LoopConfig, PanicPolicy, Signal};
 use windlass::models::{BindError, Limits, SingleLoop};
 use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat, StaticFiles};
 use windlass_sys::limits::raise_descriptor_limit;
@@ -42,8 +44,8 @@ pub(crate) struct ServeArguments {
     stop_deadline: u64,
 
     /// The most connections at once.
-    #[arg(long, value_name = "COUNT", default_value_t = 65_536)]
-    connections_max: usize,
+    #[arg(long, value_name = "COUNT", default_value = "65536")]
+    connections_max: NonZeroUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,11 +82,19 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     let _ = raise_descriptor_limit(DESCRIPTORS_WANTED);
     let service = Arc::new(HttpService::new(files, config));
     let limits = Limits {
-        connections_max: arguments.connections_max,
+        connections_max: arguments.connections_max.get(),
         stop_deadline: Duration::from_secs(arguments.stop_deadline),
         ..Limits::default()
     };
-    let mut builder = SingleLoop::builder(Arc::clone(&service)).limits(limits);
+    let loop_config = LoopConfig {
+        // A request that makes the server panic costs its sender the connection, and nobody else.
+        panic_policy: PanicPolicy::Contain(|panic| {
+            say(format_args!("closed after a panic: {}", panic.origin));
+        }),
+        ..LoopConfig::default()
+    };
+    let mut builder =
+        SingleLoop::builder(Arc::clone(&service)).limits(limits).loop_config(loop_config);
     for &addr in &arguments.listen {
         builder = builder.listen(addr);
     }
@@ -92,26 +102,32 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     for signal in [Signal::INT, Signal::TERM] {
         server.reactor().on_signal(signal, |state, cx, info| {
             let again = if state.is_stopping() { ", again: stopping at once" } else { ", stopping" };
-            eprintln!("windlass: {info}{again}");
+            say(format_args!("{info}{again}"));
             state.stop(cx);
             Keep
         })?;
     }
     for addr in server.local_addrs() {
-        eprintln!("windlass: serving {} at http://{addr}/", arguments.dir.display());
+        say(format_args!("serving {} at http://{addr}/", arguments.dir.display()));
     }
     let report = server.run()?;
     for slow in server.reactor().slow_handlers() {
-        eprintln!("windlass: {slow}");
+        say(format_args!("{slow}"));
     }
-    eprintln!("windlass: stopped: {report}");
+    say(format_args!("stopped: {report}"));
     if let Some(sink) = sink {
         let lost = sink.lock().map_or(0, |mut sink| sink.finish());
         if lost > 0 {
-            eprintln!("windlass: {lost} writes of the access log were lost: nobody read them");
+            say(format_args!("{lost} writes of the access log were lost: nobody read them"));
         }
     }
     Ok(())
+}
+
+/// Reports on standard error. That nobody reads there, or can, must not end the server, as it
+/// would with `eprintln!`.
+fn say(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "windlass: {what}");
 }
 
 /// An error that says what was tried, and what to do about it where that is known.

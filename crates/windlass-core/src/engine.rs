@@ -414,15 +414,15 @@ impl<P> Engine<P> {
     /// Makes an event active, or adds to what happened to one that is.
     #[inline]
     fn make_active(&mut self, index: u32, happened: impl FnOnce(&mut Pending)) {
-        happened(&mut self.events.slot_mut(index).happened);
-        let head = self.events.head_mut(index);
+        let slot = &mut self.events.slots[index as usize];
+        let head = &mut self.events.heads[index as usize];
+        happened(&mut slot.happened);
         if head.is_active() {
             return;
         }
         head.set_active(true);
-        let internal = head.is_internal();
-        self.events.slot_mut(index).epoch = self.epoch;
-        if !internal {
+        slot.epoch = self.epoch;
+        if !head.is_internal() {
             self.counters.active += 1;
             self.counters.active_max = self.counters.active_max.max(self.counters.active);
         }

@@ -41,17 +41,16 @@ impl ReadyQueues {
 
     #[inline]
     pub(crate) fn push(&mut self, events: &mut EventTable, index: u32) {
-        let priority = events.slot(index).priority;
-        let queue = &mut self.queues[usize::from(priority)];
+        let slot = events.slot_mut(index);
+        let queue = &mut self.queues[usize::from(slot.priority)];
         let last = core::mem::replace(&mut queue.last, index);
+        slot.previous = last;
+        slot.next = NONE;
         if last == NONE {
             queue.first = index;
         } else {
             events.slot_mut(last).next = index;
         }
-        let slot = events.slot_mut(index);
-        slot.previous = last;
-        slot.next = NONE;
         self.len += 1;
     }
 

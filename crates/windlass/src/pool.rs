@@ -21,12 +21,12 @@
 //! # Threads
 //!
 //! `threads_min` are started with the pool, the others when a job finds none idle: that submission
-//! costs some 20 to 50 µs. For an even cost let `threads_min` be `threads`. Signal masks are those
+//! pays for pthread_create(3). For an even cost let `threads_min` be `threads`. Signal masks are those
 //! of the thread that starts them. They do not survive a fork.
 //!
 //! # Cost
 //!
-//! One allocation per job (two more through a loop), one lock to submit and one to take the next
+//! One allocation per job (three more through a loop), one lock to submit and one to take the next
 //! job; a wake-up, futex(2), only if a worker sleeps. Meant for jobs of 10 µs and more.
 
 mod config;
@@ -139,8 +139,8 @@ impl WorkerPool {
     /// # Errors
     ///
     /// [`Closed`](SubmitErrorKind::Closed) and [`Full`](SubmitErrorKind::Full); both closures come
-    /// back. A job counts until its `done` has returned. That a thread can't be started is no error: the
-    /// job waits for those that there are.
+    /// back. A job counts until its `done` has returned. That a thread can't be started is no
+    /// error: the job waits for those that there are.
     pub fn submit<T, F, D>(&self, job: F, done: D) -> Result<JobHandle, SubmitError<(F, D)>>
     where
         T: 'static,

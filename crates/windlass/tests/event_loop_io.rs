@@ -291,7 +291,9 @@ fn a_peer_that_closes_its_side_is_told_or_refused(backend: Backend) {
         registered.expect_err("refused");
         assert_eq!(event_loop.counters().inserted, 1, "the reader alone");
         far.shutdown(Shutdown::Write).expect("shutdown");
-        event_loop.run_once(&mut closed).expect("the reader is well");
+        event_loop
+            .run_once(&mut closed)
+            .expect("the reader is well");
     }
 }
 

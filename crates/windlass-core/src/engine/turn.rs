@@ -83,7 +83,7 @@ impl<P> Engine<P> {
     }
 
     /// Readiness of one handle, to the pending events that want to know; answers whether one did.
-    #[inline]
+    #[inline(always)]
     pub(super) fn report(&mut self, handle: u32, readiness: Readiness) -> bool {
         let mut anyone = false;
         let mut at = self.handles.slot(handle).first_event;

@@ -72,6 +72,13 @@ impl<P> Engine<P> {
         self.watchers.list.remove(at).2
     }
 
+    /// Whether there is any hook.
+    #[must_use]
+    #[inline]
+    pub fn has_watchers(&self) -> bool {
+        !self.watchers.list.is_empty()
+    }
+
     /// Begins a pass over the hooks of one kind.
     #[must_use]
     pub fn watch(&self, kind: WatcherKind) -> WatcherCursor {

@@ -110,6 +110,7 @@ impl Origins {
 #[derive(Debug)]
 pub(super) struct GoldenRule {
     limit_ns: u64,
+    began_ns: u64,
     last_ns: u64,
     /// How often the limit was overrun.
     pub(super) overruns: u64,
@@ -127,6 +128,7 @@ impl GoldenRule {
         });
         Self {
             limit_ns,
+            began_ns: 0,
             last_ns: 0,
             overruns: 0,
             recent: VecDeque::new(),
@@ -138,7 +140,14 @@ impl GoldenRule {
     pub(super) fn begin(&mut self) {
         if self.limit_ns != u64::MAX {
             self.last_ns = clock::monotonic_coarse_ns();
+            self.began_ns = self.last_ns;
         }
+    }
+
+    /// How long the handlers took that are back since [`begin`](Self::begin), in whole ticks; zero
+    /// if the check is off.
+    pub(super) fn first_ns(&self) -> u64 {
+        self.last_ns - self.began_ns
     }
 
     /// A handler is back.

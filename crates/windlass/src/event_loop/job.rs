@@ -24,9 +24,9 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// The event is that of the completion, and one-shot: it can be given a
     /// [label](Self::set_label) and a [priority](Self::set_priority). Completions of one priority
     /// run in the order in which the jobs ended. The loop runs on while the job is out, unless the
-    /// event is [disabled](Self::disable), and then `done` is called if the loop runs on for
-    /// other reasons. [Removing](Self::remove) the event, or dropping the loop, drops `done` uncalled; the
-    /// job itself is not cancelled by that, and what comes of it is dropped.
+    /// event is [disabled](Self::disable); then `done` is called if the loop runs on for other
+    /// reasons. [Removing](Self::remove) the event, or dropping the loop, drops `done` uncalled;
+    /// the job itself is not cancelled by that, and what comes of it is dropped.
     ///
     /// [`JobHandle::cancel`] works from everywhere, also from handlers; `done` is called in a
     /// turn to come then as well, without waiting for a job that runs.

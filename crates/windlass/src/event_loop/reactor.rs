@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use windlass_core::{
     Accounting, Batch, Change, Counters, Disposition, Engine, EventDemultiplexer, EventError,
-    EventId, EventSpec, Features, Happened, InsertError, Instant, Interest, Readiness, RunMode,
-    Source, WatcherId, WatcherKind,
+    EventId, EventSpec, Features, Happened, InsertError, Instant, Interest, Notify, Readiness,
+    RunMode, Source, WatcherId, WatcherKind,
 };
 use windlass_sys::clock;
 
@@ -91,7 +91,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
             lag: LagHistogram::default(),
             config,
         };
-        let edge = reactor.demultiplexer.features().edge_triggered;
+        // Watched for edges it need not be emptied. To report once, it must be: arming it again
+        // while it is readable is an edge.
+        let edge = reactor.demultiplexer.features().edge_triggered
+            && reactor.config.engine.notify == Notify::Always;
         let handler = Box::new(WakeHandler::new(remote, edge));
         let options = IoOptions {
             trigger: WakeHandler::<'l, S>::trigger(edge),
@@ -112,6 +115,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// # Errors
     ///
     /// If it has no handle, or the engine or the back end refuses it; the handler comes back.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "an event that was just inserted has its payload"
+    )]
     #[track_caller]
     pub fn register_handler(
         &mut self,
@@ -216,7 +223,11 @@ impl<'l, S: 'l> Reactor<'l, S> {
         let now = self.fresh_now();
         self.engine.enable(event, now)?;
         self.sync_signals();
-        if self.engine.payload(event).is_some_and(|handler| handler.has_more()) {
+        if self
+            .engine
+            .payload(event)
+            .is_some_and(|handler| handler.has_more())
+        {
             self.engine.activate_event(event, Readiness::NONE, 1)?;
         }
         Ok(())
@@ -296,7 +307,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// when it returns if it is running.
     pub fn remove_hook(&mut self, hook: WatcherId) -> bool {
         let Some(handler) = self.engine.remove_watcher(hook) else {
-            return self.running_hook.take_if(|running| *running == hook).is_some();
+            return self
+                .running_hook
+                .take_if(|running| *running == hook)
+                .is_some();
         };
         self.forget_hook(&handler);
         true

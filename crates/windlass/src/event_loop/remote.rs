@@ -31,8 +31,8 @@ use crate::event_loop::handler::EventHandler;
 use crate::event_loop::reactor::Reactor;
 
 /// A closure on its way to the loop, in the queue itself if it fits into four words beside its
-/// table pointer, else in a box of its own.
-type Post<'l, S> = ValueU<dyn Posted<'l, S> + 'l, 5>;
+/// table pointer and the mark that it was called, else in a box of its own.
+type Post<'l, S> = ValueU<dyn Posted<'l, S> + 'l, 6>;
 
 /// A closure that is called at most once, through a reference.
 trait Posted<'l, S>: Send {
@@ -292,8 +292,10 @@ impl Waker {
 /// The loop's end of the wake-up channel: runs what was posted, activates what completed.
 pub(super) struct WakeHandler<'l, S> {
     remote: Arc<Remote<'l, S>>,
-    /// Posts that are being run, the next one last.
+    /// Posts that are being run, those that have run included: they run where they lie.
     running: Vec<Post<'l, S>>,
+    /// How many of them have been called.
+    called: usize,
     events: Vec<EventId>,
     /// Whether the channel is watched for edges, and so need not be emptied.
     edge: bool,
@@ -304,6 +306,7 @@ impl<'l, S> WakeHandler<'l, S> {
         Self {
             remote,
             running: Vec::new(),
+            called: 0,
             events: Vec::new(),
             edge,
         }
@@ -343,17 +346,19 @@ impl<'l, S: 'l> EventHandler<'l, S> for WakeHandler<'l, S> {
         }
         if self.running.is_empty() {
             self.remote.swap_posts(&mut self.running);
-            self.running.reverse();
         } else {
             // A panic left these. Those that came since have had their only ring, just answered.
             self.remote.wake();
         }
         // Not more than was there: I/O has its turn between two bursts. A panic leaves the rest
         // for the next call.
-        while let Some(mut post) = self.running.pop() {
-            cx.post_ran = true;
+        cx.post_ran |= !self.running.is_empty();
+        while let Some(post) = self.running.get_mut(self.called) {
+            self.called += 1;
             post.run(state, cx);
         }
+        self.running.clear();
+        self.called = 0;
         Disposition::Keep
     }
 
@@ -395,7 +400,8 @@ impl<'l, S: 'l> Reactor<'l, S> {
         if self.wakers.len() == self.wakers.capacity() {
             // Those that were removed and never used again.
             let engine = &self.engine;
-            self.wakers.retain(|(event, _)| engine.state(*event).is_some());
+            self.wakers
+                .retain(|(event, _)| engine.state(*event).is_some());
         }
         self.wakers.push((event, Arc::clone(&state)));
         Ok((

@@ -25,20 +25,22 @@ impl<'l, S: 'l> Reactor<'l, S> {
             self.engine.exit_loop();
         }
         let has_work = self.remote.has_work();
-        if has_work && let Some(event) = self.wake_event
-        {
+        if has_work && let Some(event) = self.wake_event {
             // It exists as long as the loop.
             let _ = self.engine.activate_event(event, Readiness::NONE, 1);
         }
         self.run_watchers(WatcherKind::Prepare, state);
+        // First, as events whose registration fails become active: the loop must not wait then.
+        self.apply_quietly();
         let plan = match self.prepare(has_work) {
             Step::Stop(reason) => return Ok(Some(reason)),
             Step::Wait(plan) => plan,
         };
-        self.apply_quietly();
         self.wait(&plan)?;
         self.gather_signals();
-        let now = if self.engine.has_deadlines() {
+        let limit = self.config.engine.dispatch_limit;
+        let is_timed = limit.is_some_and(|limit| limit.interval.is_some());
+        let now = if is_timed || self.engine.has_deadlines() {
             self.now()
         } else {
             Instant::ZERO
@@ -142,7 +144,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
             calls += 1;
             if calls == 2 {
                 // Only a second handler of a turn has waited for another.
-                woke = Some(self.now());
+                woke = Some(self.now.unwrap_or_else(|| self.wake_time()));
             }
             self.invoke(call, state);
         }
@@ -153,7 +155,16 @@ impl<'l, S: 'l> Reactor<'l, S> {
         }
     }
 
+    /// When this turn's handlers began to run, looked up when the first is done: exact if it was
+    /// short, else to a tick of the coarse clock.
+    #[cold]
+    fn wake_time(&mut self) -> Instant {
+        let first_ns = self.golden_rule.first_ns();
+        Instant::from_nanos(self.fresh_now().as_nanos().saturating_sub(first_ns))
+    }
+
     /// Calls one handler with nothing of the loop borrowed, and settles it.
+    #[inline(always)]
     fn invoke(&mut self, call: Call<BoxedHandler<'l, S>>, state: &mut S) {
         let Call {
             token,
@@ -209,7 +220,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
     }
 
     /// Calls a handler or hook, watched by the golden rule.
-    #[inline]
+    #[inline(always)]
     fn call(
         &mut self,
         handler: &mut BoxedHandler<'l, S>,
@@ -241,7 +252,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         result
     }
 
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, token: InFlight, payload: BoxedHandler<'l, S>, disposition: Disposition) {
         let now = match disposition {
             Disposition::Rearm => self.fresh_now(),
@@ -258,7 +269,14 @@ impl<'l, S: 'l> Reactor<'l, S> {
         }
     }
 
+    #[inline]
     fn run_watchers(&mut self, kind: WatcherKind, state: &mut S) {
+        if self.engine.has_watchers() {
+            self.run_watchers_of(kind, state);
+        }
+    }
+
+    fn run_watchers_of(&mut self, kind: WatcherKind, state: &mut S) {
         let mut cursor = self.engine.watch(kind);
         while let Some(WatcherCall { id, mut payload }) = self.engine.next_watcher(&mut cursor) {
             let Some(event) = payload.hook_id() else {

@@ -95,6 +95,8 @@ impl<V: Service> SingleLoop<V> {
     /// If waiting fails.
     pub fn run(&mut self) -> Result<ServerReport, RunError> {
         self.event_loop.run(&mut self.state)?;
+        // The last turn may have been followed by no wait.
+        self.state.settle(&mut self.event_loop);
         Ok(self.state.report())
     }
 }
@@ -153,6 +155,7 @@ impl<V: Service> SingleLoopBuilder<V> {
                 .map_err(|source| BindError::Listen { addr, source })?;
             listeners.push(listener);
         }
+        let mut state = ServerState::new(self.service, self.limits, pool);
         let mut addrs = Vec::new();
         for listener in listeners {
             let registered = TcpListener::from(listener);
@@ -165,11 +168,11 @@ impl<V: Service> SingleLoopBuilder<V> {
                 ..IoOptions::default()
             };
             let acceptor = Box::new(Acceptor::new(registered.into()));
-            event_loop
+            let event = event_loop
                 .register_handler(acceptor, options)
                 .map_err(|error| BindError::Register(error.into()))?;
+            state.acceptors.push(event);
         }
-        let mut state = ServerState::new(self.service, self.limits, pool);
         state.watch_turns(&mut event_loop);
         Ok(SingleLoop { event_loop, state, addrs })
     }

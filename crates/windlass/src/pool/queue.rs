@@ -9,9 +9,9 @@
 //!
 //! 1. If `sleepers > wakes`, so that somebody may sleep on, no more than `wakes` jobs wait: each
 //!    push notifies as long as it is so. Hence a job is never left behind a sleeping worker.
-//! 2. If more jobs wait than workers are idle, there are as many workers as may be: each push that
-//!    finds it otherwise asks for another. Hence a job never waits behind one that blocks, while a
-//!    further worker could be had.
+//! 2. If more jobs wait than workers are idle, there are as many workers as may be, or one could
+//!    not be started: each push that finds it otherwise asks for another. Hence a job never waits
+//!    behind one that blocks, while a further worker could be had.
 //! 3. `wakes <= sleepers`. A worker that comes back takes a wake along, even if it was another's:
 //!    it looks for a job just as well. A wait that timed out is no different.
 //!

@@ -3,8 +3,11 @@
 
 #![allow(
     dead_code,
+    unused_imports,
     unused_macros,
-    reason = "each test binary uses a part of it"
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "each test binary uses a part of it; what a helper process prints is its report"
 )]
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -35,6 +38,21 @@ macro_rules! on_each_backend {
     };
 }
 pub(crate) use on_each_backend;
+
+/// Makes each claim a test over each back end, alone in a process of its own.
+macro_rules! alone_on_each_backend {
+    ($($name:ident)*) => {
+        mod alone {
+            $(pub(crate) fn $name(backend: windlass::demultiplexer::Backend) {
+                let path = format!("alone::{backend}::{}", stringify!($name));
+                crate::common::in_own_process(&path, || super::$name(backend));
+            })*
+
+            crate::common::on_each_backend! { $($name)* }
+        }
+    };
+}
+pub(crate) use alone_on_each_backend;
 
 /// Runs a test; a hang ends the process with the test's name.
 pub(crate) fn guarded(name: &str, test: impl FnOnce()) {

@@ -15,7 +15,6 @@ use crate::session::{Peer, Service};
 pub(super) struct Acceptor {
     listener: OwnedFd,
     pause: Duration,
-    known: bool,
 }
 
 /// Connections accepted in one call: others have their turn after so many.
@@ -25,7 +24,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 impl Acceptor {
     pub(super) fn new(listener: OwnedFd) -> Self {
-        Self { listener, pause: PAUSE_MIN, known: false }
+        Self { listener, pause: PAUSE_MIN }
     }
 
     /// Stops listening for a while; the next pause is longer, until an accept succeeds.
@@ -52,10 +51,6 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
         cx: &mut Context<'_, 'static, ServerState<V>>,
         _happened: Happened,
     ) -> Disposition {
-        if !self.known {
-            self.known = true;
-            state.acceptors.push(cx.event());
-        }
         if state.is_stopping() {
             return Disposition::Remove;
         }

@@ -57,8 +57,19 @@ enum Phase {
     Working(Rc<Cell<Option<JobResult>>>),
     /// A job that found the pool full.
     Waiting(Job),
-    Closing,
+    /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
+    /// everything.
+    Closing { left_bytes: u64 },
     Lingering { until: Instant, left_bytes: u64 },
+}
+
+/// Whether the session has not seen the input that is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unread {
+    /// It said what it needs after it was given it.
+    Known,
+    /// It is to be given it.
+    ToGive,
 }
 
 /// The connection is over.
@@ -107,6 +118,9 @@ impl<V: Service> Connection<V> {
             match self.phase {
                 Phase::Reading if self.interest.contains(Interest::READ) => {
                     self.read(state, cx, now)?;
+                }
+                Phase::Closing { .. } if self.interest.contains(Interest::READ) => {
+                    self.discard(state)?;
                 }
                 Phase::Lingering { .. } => self.discard(state)?,
                 // Not asked for: an error or a hang-up, which the next write finds.
@@ -172,7 +186,7 @@ impl<V: Service> Connection<V> {
             self.follow(state, cx, next)?;
             if self.input_ended && matches!(self.phase, Phase::Reading) {
                 // It wants more, and nothing more can come.
-                self.phase = Phase::Closing;
+                self.phase = Phase::Closing { left_bytes: 0 };
             }
             self.flush(state, now)?;
             rounds += 1;
@@ -203,7 +217,9 @@ impl<V: Service> Connection<V> {
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
             Next::Job(job) => self.start_job(state, cx, job)?,
-            Next::Close => self.phase = Phase::Closing,
+            Next::Close => {
+                self.phase = Phase::Closing { left_bytes: state.limits.linger_bytes_max };
+            }
             Next::Abort => {
                 // A reset, so that the peer does not take a cut answer for a whole one. If it
                 // fails the connection is closed all the same.
@@ -258,24 +274,58 @@ impl<V: Service> Connection<V> {
             let mut session_cx = SessionContext { local: &mut state.local, output, now };
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
-            self.flush(state, now)?;
-            if matches!(self.phase, Phase::Reading) {
-                let len = self.unpack(state);
-                self.advance(state, cx, len, now)?;
-            }
-        } else if matches!(self.phase, Phase::Flushing) && self.is_low() {
-            let len = self.unpack(state);
-            self.advance(state, cx, len, now)?;
+            self.go_on(state, cx, now, Unread::ToGive)?;
+        } else if matches!(self.phase, Phase::Flushing) {
+            self.go_on(state, cx, now, Unread::Known)?;
         }
         if state.is_stopping() && !self.stop_told {
             self.stop_told = true;
-            if !matches!(self.phase, Phase::Closing | Phase::Lingering { .. }) {
-                let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-                let mut session_cx = SessionContext { local: &mut state.local, output, now };
-                let next = self.session.stop(&mut session_cx);
-                self.follow(state, cx, next)?;
-                self.flush(state, now)?;
+            if !matches!(self.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
+                self.stop(state, cx, now)?;
             }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
+        let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+        let mut session_cx = SessionContext { local: &mut state.local, output, now };
+        let next = self.session.stop(&mut session_cx);
+        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
+        self.follow(state, cx, next)?;
+        if was_idle {
+            return self.close_idle(state);
+        }
+        self.go_on(state, cx, now, Unread::Known)
+    }
+
+    /// Closes without waiting for the peer to close too, unless it has just sent something: then
+    /// the close would be a reset, which may wipe an answer that it has not read yet.
+    fn close_idle(&self, state: &mut ServerState<V>) -> Step {
+        match net::recv(self.socket.as_fd(), &mut state.input) {
+            Ok(Some(count)) if count > 0 => Ok(()),
+            _ => Err(Gone),
+        }
+    }
+
+    /// Writes what a call other than `advance` appended, and lets the session go on as far as it
+    /// can without more input.
+    fn go_on(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Cx<'_, V>,
+        now: Now,
+        unread: Unread,
+    ) -> Step {
+        self.flush(state, now)?;
+        let goes_on = match self.phase {
+            Phase::Flushing => self.is_low(),
+            Phase::Reading => unread == Unread::ToGive || self.input_ended,
+            _ => false,
+        };
+        if goes_on {
+            let len = self.unpack(state);
+            self.advance(state, cx, len, now)?;
         }
         Ok(())
     }
@@ -296,13 +346,17 @@ impl<V: Service> Connection<V> {
             self.start_job(state, cx, job)?;
         }
         if self.session.deadline().is_some_and(|deadline| deadline <= time)
-            && !matches!(self.phase, Phase::Closing)
+            && !matches!(self.phase, Phase::Closing { .. })
         {
+            let unread = match self.phase {
+                Phase::Flushing => Unread::ToGive,
+                _ => Unread::Known,
+            };
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
             let mut session_cx = SessionContext { local: &mut state.local, output, now };
             let next = self.session.expire(&mut session_cx);
             self.follow(state, cx, next)?;
-            self.flush(state, now)?;
+            self.go_on(state, cx, now, unread)?;
         }
         Ok(())
     }
@@ -346,7 +400,8 @@ impl<V: Service> Connection<V> {
     /// Goes on closing, if that is what it does.
     #[inline]
     fn settle(&mut self, state: &ServerState<V>, now: Now) -> Step {
-        if !matches!(self.phase, Phase::Closing) || self.output.is_some() {
+        let Phase::Closing { left_bytes } = self.phase else { return Ok(()) };
+        if self.output.is_some() {
             return Ok(());
         }
         if self.input_ended {
@@ -358,21 +413,33 @@ impl<V: Service> Connection<V> {
         }
         self.phase = Phase::Lingering {
             until: now.monotonic + state.limits.linger_timeout,
-            left_bytes: state.limits.linger_bytes_max,
+            left_bytes,
         };
         Ok(())
     }
 
-    /// Drops what the peer still sends, until it closes too.
+    /// Drops what the peer still sends, until it closes too or has sent too much.
     fn discard(&mut self, state: &mut ServerState<V>) -> Step {
-        let Phase::Lingering { left_bytes, .. } = &mut self.phase else { return Ok(()) };
+        let (left_bytes, is_last) = match &mut self.phase {
+            Phase::Closing { left_bytes } => (left_bytes, false),
+            Phase::Lingering { left_bytes, .. } => (left_bytes, true),
+            _ => return Ok(()),
+        };
         match net::recv(self.socket.as_fd(), &mut state.input) {
             Ok(None) => Ok(()),
             Ok(Some(count)) if count > 0 && count as u64 <= *left_bytes => {
                 *left_bytes -= count as u64;
                 Ok(())
             }
-            _ => Err(Gone),
+            Ok(_) if is_last => Err(Gone),
+            Ok(Some(count)) => {
+                // The output is still owed.
+                *left_bytes = 0;
+                self.input_ended = count == 0;
+                Ok(())
+            }
+            Err(_) if is_last => Err(Gone),
+            Err(_) => self.fail(state),
         }
     }
 
@@ -404,6 +471,7 @@ impl<V: Service> Connection<V> {
         self.paused = full || self.paused && !low;
         let reads = match self.phase {
             Phase::Reading => !self.input_ended && !self.paused,
+            Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
             Phase::Lingering { .. } => true,
             _ => false,
         };
@@ -427,7 +495,7 @@ impl<V: Service> Connection<V> {
     fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
         let mut deadline = match self.phase {
             Phase::Lingering { until, .. } => until,
-            Phase::Closing => Instant::FAR,
+            Phase::Closing { .. } => Instant::FAR,
             Phase::Waiting(_) => cx.now() + POOL_RETRY,
             _ => self.session.deadline().unwrap_or(Instant::FAR),
         };

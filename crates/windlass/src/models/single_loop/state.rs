@@ -80,16 +80,21 @@ impl<V: Service> ServerState<V> {
     }
 
     /// Has the service settle after each turn, and ends a stop when nothing is left.
-    pub(super) fn watch_turns(&mut self, reactor: &mut Reactor<'static, Self>) {
+    pub(super) fn watch_turns(&self, reactor: &mut Reactor<'static, Self>) {
         reactor.on_prepare(|state, cx| {
-            let now = state.now(cx);
-            state.service.settle(&mut state.local, now);
+            state.settle(cx);
             if state.phase == Phase::Stopping && state.open.get() == 0 {
                 state.phase = Phase::Stopped;
                 cx.stop();
             }
             Disposition::Keep
         });
+    }
+
+    /// Lets the service write out what it gathered.
+    pub(super) fn settle(&mut self, reactor: &mut Reactor<'static, Self>) {
+        let now = self.now(reactor);
+        self.service.settle(&mut self.local, now);
     }
 
     /// Begins a graceful stop; called again, cuts what is left.

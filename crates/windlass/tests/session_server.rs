@@ -1,0 +1,83 @@
+//! What every model promises about the connections that it drives. A model joins by implementing
+//! [`harness::Model`] and one more `on_model!`.
+
+#![expect(clippy::unwrap_used, reason = "what is missing fails the test")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a child speaks to its parent, and a hang is reported"
+)]
+
+#[path = "session_server/endings.rs"]
+mod endings;
+#[path = "session_server/harness.rs"]
+mod harness;
+#[path = "session_server/resources.rs"]
+mod resources;
+#[path = "session_server/sessions.rs"]
+mod sessions;
+#[path = "session_server/stopping.rs"]
+mod stopping;
+#[path = "session_server/traffic.rs"]
+mod traffic;
+
+/// Makes each claim a test over a model.
+macro_rules! on_model {
+    ($model:ident: $($area:ident { $($claim:ident)* })*) => { $($(
+        #[test]
+        fn $claim() {
+            crate::harness::guarded(stringify!($claim), crate::$area::$claim::<crate::harness::$model>);
+        }
+    )*)* };
+}
+
+mod single_loop {
+    on_model! { Single:
+        traffic {
+            answers_come_whole_and_in_order_however_the_input_is_cut
+            many_clients_are_served_at_once
+            pipelined_input_beyond_the_input_limit_is_answered
+            input_that_is_never_consumed_ends_the_connection_at_the_limit
+            jobs_keep_the_order_of_answers
+            a_job_holds_up_no_other_connection
+            more_jobs_than_the_pool_takes_are_all_done
+            a_job_that_panics_is_its_sessions_business
+            a_job_whose_client_is_gone_disturbs_nobody
+            output_may_go_on_after_a_job
+            output_of_a_slow_reader_is_bounded_and_goes_on
+            a_flood_starves_nobody
+            a_file_is_sent_between_other_output
+            a_file_that_is_replaced_or_deleted_is_sent_as_it_was_opened
+            a_file_that_gets_shorter_ends_the_connection
+            a_unix_socket_is_served_in_small_pieces
+        }
+        endings {
+            the_answer_survives_unread_input
+            a_large_answer_survives_unread_input
+            lingering_ends_at_its_limits
+            a_client_that_closed_its_sending_side_gets_its_answer
+            an_incomplete_command_at_the_end_of_input_gets_no_answer
+            a_deadline_is_kept_and_put_off
+            output_may_go_on_after_a_deadline
+            a_deadline_after_the_end_of_input_ends_the_connection
+            a_peer_that_takes_nothing_is_cut
+            a_slow_but_steady_reader_is_not_cut
+            a_panic_ends_one_connection_and_leaks_nothing
+            an_abort_resets_the_connection
+            a_reset_by_the_peer_ends_the_session_in_every_state
+        }
+        stopping {
+            a_stop_closes_idle_connections_and_finishes_busy_ones
+            a_stop_does_not_wait_for_idle_clients_to_close
+            a_stop_closes_every_listener_first
+            a_stop_gives_up_at_its_deadline
+            a_second_stop_cuts
+            a_stop_under_load_loses_no_byte_of_an_answer
+        }
+        resources {
+            no_more_connections_than_the_limit
+            accepting_pauses_without_descriptors_and_resumes
+            no_descriptor_is_left_behind
+        }
+    }
+}
