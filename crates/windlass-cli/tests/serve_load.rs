@@ -233,49 +233,6 @@ fn a_second_signal_stops_at_once_and_the_first_lets_a_download_finish() {
     assert!((client.rest().len() as u64) < LEN);
 }
 
-/// Whatever was answered is in the log, however the server ends.
-#[test]
-fn a_server_that_is_cut_has_logged_what_it_answered() {
-    for _ in 0..5 {
-        let mut serve = Serve::start(site(), &[]);
-        let mut log = serve.stdout();
-        let reading = thread::spawn(move || {
-            let mut lines = String::new();
-            log.read_to_string(&mut lines).unwrap();
-            lines.lines().count()
-        });
-        let answered = Arc::new(AtomicUsize::new(0));
-        let clients: Vec<_> = (0..8)
-            .map(|_| {
-                let (mut client, answered) = (serve.connect(), Arc::clone(&answered));
-                thread::spawn(move || {
-                    let request = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n";
-                    while client.socket().write_all(request.as_bytes()).is_ok() {
-                        if client.try_answer().is_none() {
-                            break;
-                        }
-                        answered.fetch_add(1, Ordering::Relaxed);
-                    }
-                })
-            })
-            .collect();
-        while answered.load(Ordering::Relaxed) < 1000 {
-            thread::yield_now();
-        }
-        serve.signal(Signal::TERM);
-        serve.signal(Signal::INT);
-        let said = serve.end();
-        for client in clients {
-            client.join().unwrap();
-        }
-        let (lines, answered) = (reading.join().unwrap(), answered.load(Ordering::Relaxed));
-        assert!(
-            said.contains("lost") || lines >= answered,
-            "{lines} lines, {answered} answers"
-        );
-    }
-}
-
 #[test]
 fn a_stop_deadline_is_kept() {
     let dir = TempDir::with_hole("deadline", 64 << 20);

@@ -2,8 +2,9 @@
 //! handler after the other (the Reactor pattern).
 //!
 //! Nothing in a handler may block (the golden rule): all others wait meanwhile. The loop checks
-//! it: see [`LoopConfig::slow_handler_limit`] and [`EventLoop::watch_for_stuck_handlers`]. What may block
-//! or compute goes to a [`WorkerPool`](crate::pool::WorkerPool), its result comes back as an event.
+//! it: see [`LoopConfig::slow_handler_limit`] and [`Reactor::watch_for_stuck_handlers`]. What may
+//! block or compute goes to a [`WorkerPool`](crate::pool::WorkerPool), its result comes back as an
+//! event.
 //!
 //! # Ownership
 //!

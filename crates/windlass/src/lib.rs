@@ -13,7 +13,8 @@ pub mod session;
 mod sync;
 
 pub use windlass_core::{
-    Accounting, CatchUp, Counters, DispatchLimit, Disposition, EngineConfig, EventDemultiplexer,
-    EventError, EventId, FreshActivations, Happened, Instant, Interest, Lifetime, Readiness,
-    RunMode, StopReason, Timeout, Trigger, WatcherId,
+    Accounting, CatchUp, CommonTimeout, CommonTimeoutError, Counters, DispatchLimit, Disposition,
+    EngineConfig, EventDemultiplexer, EventError, EventId, EventInfo, Features, FreshActivations,
+    HandleSharing, Happened, InsertErrorKind, Instant, Interest, Lifetime, Notify, Readiness,
+    RunMode, Source, State, StopReason, Timeout, Trigger, WatcherId,
 };

@@ -9,12 +9,12 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use common::{on_each_backend, open, readable_pipe};
-use windlass::CatchUp;
 use windlass::Disposition::{Disable, Keep, Remove};
-use windlass::StopReason;
 use windlass::demultiplexer::Backend;
+use windlass::{CatchUp, StopReason, Timeout};
 
 on_each_backend! {
+    a_common_timeout_restarts_with_each_run_and_can_be_taken_away
     a_far_timer_is_clamped_and_does_not_fire
     a_one_shot_timer_is_gone_after_it_ran
     a_periodic_timer_is_never_early
@@ -378,4 +378,32 @@ fn pf_07_run_once_runs_a_zero_timer_once(backend: Backend) {
     event_loop.remove(timer);
     event_loop.run(&mut calls).expect("run");
     assert!(event_loop.remove(ticks), "it was disabled, not removed");
+}
+
+fn a_common_timeout_restarts_with_each_run_and_can_be_taken_away(backend: Backend) {
+    let mut event_loop = open::<u32>(backend);
+    let timeout = event_loop.common_timeout(TICK).expect("room");
+    assert_eq!(
+        event_loop.common_timeout(TICK),
+        Ok(timeout),
+        "equal lengths are one"
+    );
+    let event = event_loop
+        .timer(|calls: &mut u32, cx| {
+            *calls += 1;
+            if *calls == 3 {
+                let event = cx.event();
+                cx.set_timeout(event, None).expect("it exists");
+            }
+            Keep
+        })
+        .expect("arm");
+    event_loop
+        .set_timeout(event, Some(Timeout::Common(timeout)))
+        .expect("it exists");
+    event_loop.enable(event).expect("it exists");
+    let (start, mut calls) = (Instant::now(), 0);
+    assert_eq!(event_loop.run(&mut calls).expect("run"), StopReason::Empty);
+    assert_eq!(calls, 3);
+    assert!(start.elapsed() >= TICK * 3);
 }

@@ -12,6 +12,8 @@
 mod endings;
 #[path = "session_server/harness.rs"]
 mod harness;
+#[path = "session_server/one_turn.rs"]
+mod one_turn;
 #[path = "session_server/resources.rs"]
 mod resources;
 #[path = "session_server/sessions.rs"]

@@ -10,9 +10,7 @@ use windlass::Disposition::Keep;
 use windlass::event_loop::Signal;
 use windlass::models::SingleLoop;
 use windlass_bench::arg_num;
-use windlass_http::{
-    FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status,
-};
+use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
 
 const BODY: &str = "Hello! This body is 64 bytes long, the same from every peer...\r\n";
 
@@ -20,7 +18,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // With fewer it accepts fewer.
     let _ = windlass_sys::limits::raise_descriptor_limit(65_536);
     let port = u16::try_from(arg_num("--port", 8080))?;
-    let hello = Response::new(Status::OK).header("Content-Type", "text/plain")?.body(BODY);
+    let hello = Response::new(Status::OK)
+        .header("Content-Type", "text/plain")?
+        .body(BODY);
     let hello = FixedResponse::new(hello);
     let handler = move |request: &Request<'_>, response: Responder<'_>| {
         if request.path() == "/" {

@@ -357,8 +357,8 @@ impl<'l, S: 'l> EventHandler<'l, S> for WakeHandler<'l, S> {
             self.called += 1;
             post.run(state, cx);
         }
-        self.running.clear();
         self.called = 0;
+        self.running.clear();
         Disposition::Keep
     }
 

@@ -4,8 +4,8 @@ use std::panic::Location;
 use std::time::Duration;
 
 use windlass_core::{
-    CatchUp, Disposition, EventError, EventId, EventSpec, Happened, Instant, Lifetime, Source,
-    Timeout,
+    CatchUp, CommonTimeout, CommonTimeoutError, Disposition, EventError, EventId, EventSpec,
+    Happened, Instant, Lifetime, Source, Timeout,
 };
 
 use crate::event_loop::context::Context;
@@ -131,6 +131,34 @@ impl<'l, S: 'l> Reactor<'l, S> {
     #[inline]
     pub fn disarm(&mut self, event: EventId) -> Result<bool, EventError> {
         self.engine.disarm(event)
+    }
+
+    /// Sets an event's timeout, and starts it anew if the event is enabled. The timeout of an event
+    /// that stays restarts whenever its handler runs.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such event.
+    pub fn set_timeout(
+        &mut self,
+        event: EventId,
+        timeout: Option<Timeout>,
+    ) -> Result<(), EventError> {
+        let now = self.fresh_now();
+        self.engine.set_timeout(event, timeout, now)
+    }
+
+    /// Makes a length of time a common timeout ([`Timeout::Common`]): many events that share it
+    /// cost O(1) each, with no sorting. Equal lengths give the same one.
+    ///
+    /// # Errors
+    ///
+    /// If 256 lengths are common already.
+    pub fn common_timeout(
+        &mut self,
+        length: Duration,
+    ) -> Result<CommonTimeout, CommonTimeoutError> {
+        self.engine.common_timeout(length)
     }
 
     /// When an event's timer is due, if it is armed.

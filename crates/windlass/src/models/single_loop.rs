@@ -85,7 +85,9 @@ impl<V: Service> SingleLoop<V> {
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle<V> {
-        StopHandle { poster: self.event_loop.poster() }
+        StopHandle {
+            poster: self.event_loop.poster(),
+        }
     }
 
     /// Serves until it is stopped; answers what was done.
@@ -95,8 +97,6 @@ impl<V: Service> SingleLoop<V> {
     /// If waiting fails.
     pub fn run(&mut self) -> Result<ServerReport, RunError> {
         self.event_loop.run(&mut self.state)?;
-        // The last turn may have been followed by no wait.
-        self.state.settle(&mut self.event_loop);
         Ok(self.state.report())
     }
 }
@@ -161,8 +161,12 @@ impl<V: Service> SingleLoopBuilder<V> {
             let registered = TcpListener::from(listener);
             // A socket of another family has no such address.
             addrs.extend(registered.local_addr());
-            registered.set_nonblocking(true).map_err(BindError::Register)?;
-            let label = registered.local_addr().map(|addr| format!("listener {addr}"));
+            registered
+                .set_nonblocking(true)
+                .map_err(BindError::Register)?;
+            let label = registered
+                .local_addr()
+                .map(|addr| format!("listener {addr}"));
             let options = IoOptions {
                 label: Some(label.unwrap_or_else(|_| "listener".into()).into()),
                 ..IoOptions::default()
@@ -174,13 +178,19 @@ impl<V: Service> SingleLoopBuilder<V> {
             state.acceptors.push(event);
         }
         state.watch_turns(&mut event_loop);
-        Ok(SingleLoop { event_loop, state, addrs })
+        Ok(SingleLoop {
+            event_loop,
+            state,
+            addrs,
+        })
     }
 }
 
 impl<V: Service> fmt::Debug for SingleLoop<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SingleLoop").field("addrs", &self.addrs).finish_non_exhaustive()
+        f.debug_struct("SingleLoop")
+            .field("addrs", &self.addrs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -204,7 +214,9 @@ impl<V: Service> StopHandle<V> {
 
 impl<V: Service> Clone for StopHandle<V> {
     fn clone(&self) -> Self {
-        Self { poster: self.poster.clone() }
+        Self {
+            poster: self.poster.clone(),
+        }
     }
 }
 

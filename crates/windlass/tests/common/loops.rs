@@ -5,7 +5,6 @@
     dead_code,
     unused_imports,
     unused_macros,
-    clippy::print_stderr,
     clippy::print_stdout,
     reason = "each test binary uses a part of it; what a helper process prints is its report"
 )]
@@ -60,7 +59,8 @@ pub(crate) fn guarded(name: &str, test: impl FnOnce()) {
     let name = name.to_owned();
     let guard = thread::spawn(move || {
         if is_done.recv_timeout(HANG_LIMIT) == Err(RecvTimeoutError::Timeout) {
-            eprintln!("{name} hangs");
+            // Past the capture of a test's output, which is lost in an abort.
+            let _ = writeln!(io::stderr(), "{name} hangs");
             std::process::abort();
         }
     });

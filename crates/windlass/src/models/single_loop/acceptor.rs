@@ -24,7 +24,10 @@ const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 impl Acceptor {
     pub(super) fn new(listener: OwnedFd) -> Self {
-        Self { listener, pause: PAUSE_MIN }
+        Self {
+            listener,
+            pause: PAUSE_MIN,
+        }
     }
 
     /// Stops listening for a while; the next pause is longer, until an accept succeeds.

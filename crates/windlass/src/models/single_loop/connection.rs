@@ -59,8 +59,13 @@ enum Phase {
     Waiting(Job),
     /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
     /// everything.
-    Closing { left_bytes: u64 },
-    Lingering { until: Instant, left_bytes: u64 },
+    Closing {
+        left_bytes: u64,
+    },
+    Lingering {
+        until: Instant,
+        left_bytes: u64,
+    },
 }
 
 /// Whether the session has not seen the input that is left.
@@ -177,9 +182,16 @@ impl<V: Service> Connection<V> {
         let mut at = 0;
         let mut rounds = 0;
         loop {
-            let input = Input { bytes: &state.input[at..len], ended: self.input_ended };
+            let input = Input {
+                bytes: &state.input[at..len],
+                ended: self.input_ended,
+            };
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let mut session_cx = SessionContext {
+                local: &mut state.local,
+                output,
+                now,
+            };
             let Progress { consumed, next } = self.session.advance(&mut session_cx, input);
             at += consumed;
             assert!(at <= len, "a session consumed more than its input");
@@ -218,7 +230,9 @@ impl<V: Service> Connection<V> {
             Next::Flush => self.phase = Phase::Flushing,
             Next::Job(job) => self.start_job(state, cx, job)?,
             Next::Close => {
-                self.phase = Phase::Closing { left_bytes: state.limits.linger_bytes_max };
+                self.phase = Phase::Closing {
+                    left_bytes: state.limits.linger_bytes_max,
+                };
             }
             Next::Abort => {
                 // A reset, so that the peer does not take a cut answer for a whole one. If it
@@ -260,18 +274,17 @@ impl<V: Service> Connection<V> {
     }
 
     /// Woken by the loop itself: a job's result, a stop, or a turn that was given up for others.
-    fn on_activation(
-        &mut self,
-        state: &mut ServerState<V>,
-        cx: &mut Cx<'_, V>,
-        now: Now,
-    ) -> Step {
+    fn on_activation(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         if let Phase::Working(slot) = &self.phase
             && let Some(result) = slot.take()
         {
             self.phase = Phase::Reading;
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let mut session_cx = SessionContext {
+                local: &mut state.local,
+                output,
+                now,
+            };
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, Unread::ToGive)?;
@@ -289,7 +302,11 @@ impl<V: Service> Connection<V> {
 
     fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-        let mut session_cx = SessionContext { local: &mut state.local, output, now };
+        let mut session_cx = SessionContext {
+            local: &mut state.local,
+            output,
+            now,
+        };
         let next = self.session.stop(&mut session_cx);
         let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
         self.follow(state, cx, next)?;
@@ -345,7 +362,10 @@ impl<V: Service> Connection<V> {
         {
             self.start_job(state, cx, job)?;
         }
-        if self.session.deadline().is_some_and(|deadline| deadline <= time)
+        if self
+            .session
+            .deadline()
+            .is_some_and(|deadline| deadline <= time)
             && !matches!(self.phase, Phase::Closing { .. })
         {
             let unread = match self.phase {
@@ -353,7 +373,11 @@ impl<V: Service> Connection<V> {
                 _ => Unread::Known,
             };
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-            let mut session_cx = SessionContext { local: &mut state.local, output, now };
+            let mut session_cx = SessionContext {
+                local: &mut state.local,
+                output,
+                now,
+            };
             let next = self.session.expire(&mut session_cx);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, unread)?;
@@ -400,7 +424,9 @@ impl<V: Service> Connection<V> {
     /// Goes on closing, if that is what it does.
     #[inline]
     fn settle(&mut self, state: &ServerState<V>, now: Now) -> Step {
-        let Phase::Closing { left_bytes } = self.phase else { return Ok(()) };
+        let Phase::Closing { left_bytes } = self.phase else {
+            return Ok(());
+        };
         if self.output.is_some() {
             return Ok(());
         }

@@ -56,12 +56,15 @@ pub(super) fn flush(
                 file_budget -= sent.unwrap_or(0) as u64;
                 (sent, asked as usize)
             }
-            Some(Front::Bytes(bytes)) if !output.has_more_behind_front() => {
-                (net::send(socket, bytes, More::Flush).map_err(|_| FlushError::Socket)?, bytes.len())
-            }
+            Some(Front::Bytes(bytes)) if !output.has_more_behind_front() => (
+                net::send(socket, bytes, More::Flush).map_err(|_| FlushError::Socket)?,
+                bytes.len(),
+            ),
             Some(Front::Bytes(_)) => send_bytes(socket, output).map_err(|_| FlushError::Socket)?,
         };
-        let Some(sent) = sent else { return Ok(Flushed::Part) };
+        let Some(sent) = sent else {
+            return Ok(Flushed::Part);
+        };
         *sent_bytes += sent as u64;
         output.advance(sent as u64);
         if sent < asked {
@@ -78,6 +81,10 @@ fn send_bytes(socket: BorrowedFd<'_>, output: &Output) -> io::Result<(Option<usi
     let slices = &slices[..count];
     let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
     // The head of an answer waits for the file behind it, to leave in one segment.
-    let more = if output.queued_bytes() > asked as u64 { More::Follows } else { More::Flush };
+    let more = if output.queued_bytes() > asked as u64 {
+        More::Follows
+    } else {
+        More::Flush
+    };
     Ok((net::send_slices(socket, slices, more)?, asked))
 }

@@ -82,19 +82,14 @@ impl<V: Service> ServerState<V> {
     /// Has the service settle after each turn, and ends a stop when nothing is left.
     pub(super) fn watch_turns(&self, reactor: &mut Reactor<'static, Self>) {
         reactor.on_prepare(|state, cx| {
-            state.settle(cx);
+            let now = state.now(cx);
+            state.service.settle(&mut state.local, now);
             if state.phase == Phase::Stopping && state.open.get() == 0 {
                 state.phase = Phase::Stopped;
                 cx.stop();
             }
             Disposition::Keep
         });
-    }
-
-    /// Lets the service write out what it gathered.
-    pub(super) fn settle(&mut self, reactor: &mut Reactor<'static, Self>) {
-        let now = self.now(reactor);
-        self.service.settle(&mut self.local, now);
     }
 
     /// Begins a graceful stop; called again, cuts what is left.
@@ -162,11 +157,20 @@ impl<V: Service> ServerState<V> {
         let monotonic = reactor.now();
         let age = monotonic.saturating_since(self.wall.read_at);
         if age >= WALL_CLOCK_MAX_AGE || self.wall.unix_ms == 0 {
-            self.wall = WallClock { read_at: monotonic, unix_ms: clock::realtime_unix_ms() };
-            return Now { monotonic, unix_ms: self.wall.unix_ms };
+            self.wall = WallClock {
+                read_at: monotonic,
+                unix_ms: clock::realtime_unix_ms(),
+            };
+            return Now {
+                monotonic,
+                unix_ms: self.wall.unix_ms,
+            };
         }
         // Less than a second.
-        Now { monotonic, unix_ms: self.wall.unix_ms + u64::from(age.subsec_millis()) }
+        Now {
+            monotonic,
+            unix_ms: self.wall.unix_ms + u64::from(age.subsec_millis()),
+        }
     }
 
     pub(super) fn report(&self) -> ServerReport {
