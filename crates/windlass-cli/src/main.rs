@@ -1,7 +1,10 @@
 //! The `windlass` program. See `windlass --help`.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stderr, reason = "a program that reports on standard error")]
+#![expect(
+    clippy::print_stderr,
+    reason = "a program that reports on standard error"
+)]
 
 mod serve;
 

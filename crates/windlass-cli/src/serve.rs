@@ -93,22 +93,30 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
         }),
         ..LoopConfig::default()
     };
-    let mut builder =
-        SingleLoop::builder(Arc::clone(&service)).limits(limits).loop_config(loop_config);
+    let mut builder = SingleLoop::builder(Arc::clone(&service))
+        .limits(limits)
+        .loop_config(loop_config);
     for &addr in &arguments.listen {
         builder = builder.listen(addr);
     }
     let mut server = builder.build().map_err(explain_bind)?;
     for signal in [Signal::INT, Signal::TERM] {
         server.reactor().on_signal(signal, |state, cx, info| {
-            let again = if state.is_stopping() { ", again: stopping at once" } else { ", stopping" };
+            let again = if state.is_stopping() {
+                ", again: stopping at once"
+            } else {
+                ", stopping"
+            };
             say(format_args!("{info}{again}"));
             state.stop(cx);
             Keep
         })?;
     }
     for addr in server.local_addrs() {
-        say(format_args!("serving {} at http://{addr}/", arguments.dir.display()));
+        say(format_args!(
+            "serving {} at http://{addr}/",
+            arguments.dir.display()
+        ));
     }
     let report = server.run()?;
     for slow in server.reactor().slow_handlers() {
@@ -118,7 +126,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     if let Some(sink) = sink {
         let lost = sink.lock().map_or(0, |mut sink| sink.finish());
         if lost > 0 {
-            say(format_args!("{lost} writes of the access log were lost: nobody read them"));
+            say(format_args!(
+                "{lost} writes of the access log were lost: nobody read them"
+            ));
         }
     }
     Ok(())
@@ -142,7 +152,9 @@ fn explain(error: &io::Error, tried: String) -> Box<dyn Error> {
 }
 
 fn explain_bind(error: BindError) -> Box<dyn Error> {
-    let BindError::Listen { addr, source } = &error else { return error.into() };
+    let BindError::Listen { addr, source } = &error else {
+        return error.into();
+    };
     let hint = match source.kind() {
         ErrorKind::AddrInUse => "another program listens there; choose another port with --listen",
         ErrorKind::AddrNotAvailable => "no network interface of this machine has that address",

@@ -39,35 +39,48 @@ impl Traced {
         // A signal to strace would be kept from the server.
         send_signal(self.serve.child_pid(), Signal::TERM);
         self.serve.end();
-        let log = fs::read_to_string(&self.log).unwrap();
-        let mut counts = Counts::new();
-        let mut marks = 0;
-        let mut answered = true;
-        for line in log.lines() {
-            // "1234  recvfrom(7, "GET /mark ...", 65536, 0, NULL, NULL) = 42"
-            let call = line
-                .trim_start_matches(|c: char| c.is_ascii_digit())
-                .trim_start();
-            let Some((name, _)) = call.split_once('(') else {
-                continue;
-            };
-            if call.contains("F_GETFD") {
-                // std checks what is closed, when it is built for debugging.
-                continue;
-            }
-            if name == "recvfrom" && call.contains("\"POST /mark ") {
-                marks += 1;
-                answered = false;
-            } else if !answered {
-                // Its own answer.
-                answered = name == "sendto";
-            } else if marks == 1 {
-                *counts.entry(name.to_owned()).or_default() += 1;
-            }
-        }
-        assert_eq!(marks, 2, "{log}");
-        counts
+        count_between_marks(&fs::read_to_string(&self.log).unwrap())
     }
+}
+
+/// Counts the calls of the thread that serves; other threads may just be starting.
+fn count_between_marks(log: &str) -> Counts {
+    // 1234  recvfrom(7, "POST /mark ...", 65536, 0, NULL, NULL) = 42
+    // or, if another thread made a call meanwhile,
+    // 1234  recvfrom(7,  <unfinished ...>
+    // 1234  <... recvfrom resumed>"POST /mark ...", 65536, 0, NULL, NULL) = 42
+    let is_mark = |line: &str| line.contains("\"POST /mark ");
+    let marking = log
+        .lines()
+        .find(|line| is_mark(line))
+        .unwrap_or_else(|| panic!("{log}"));
+    let thread = marking.split(' ').next().unwrap();
+    let mut counts = Counts::new();
+    let mut marks = 0;
+    let mut answered = true;
+    for line in log.lines() {
+        let Some(call) = line.strip_prefix(thread).map(str::trim_start) else {
+            continue;
+        };
+        let is_resumed = call.starts_with("<...");
+        let name = call.split('(').next().unwrap();
+        if is_mark(call) {
+            if is_resumed && marks == 1 {
+                // Its beginning was counted.
+                *counts.get_mut("recvfrom").unwrap() -= 1;
+            }
+            marks += 1;
+            answered = false;
+        } else if !answered {
+            // Its own answer.
+            answered = name == "sendto";
+        } else if marks == 1 && !is_resumed && !call.contains("F_GETFD") {
+            // F_GETFD: std checks what is closed, when it is built for debugging.
+            *counts.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    assert_eq!(marks, 2, "{log}");
+    counts
 }
 
 /// A request that no file is opened for.

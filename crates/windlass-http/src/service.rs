@@ -84,6 +84,10 @@ impl<H: Handler> Service for HttpService<H> {
         HttpSession::new(*peer, now, &self.shared.config)
     }
 
+    fn settles(&self) -> bool {
+        self.shared.config.access_log.is_some()
+    }
+
     fn settle(&self, local: &mut Self::Local, _now: Now) {
         if !local.log_lines.is_empty() {
             local.write_log();

@@ -46,6 +46,12 @@ pub trait Service: Send + Sync + 'static {
     /// Makes the state machine of a connection that was just accepted.
     fn open(&self, local: &mut Self::Local, peer: &Peer, now: Now) -> Self::Session;
 
+    /// Whether [`settle`](Self::settle) has anything to do. Asked once per driver thread, which
+    /// saves the calls if not.
+    fn settles(&self) -> bool {
+        true
+    }
+
     /// Called when a driver thread has handled what one wait brought, and before it waits again:
     /// the place to write out what was gathered (an access log).
     fn settle(&self, _local: &mut Self::Local, _now: Now) {}

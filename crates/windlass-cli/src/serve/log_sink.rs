@@ -4,7 +4,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -36,13 +38,22 @@ impl LogSink {
             let _end = end;
             while let Ok(bytes) = receiver.recv() {
                 // Nobody reads any more: the sender finds the channel closed.
-                if output.write_all(&bytes).and_then(|()| output.flush()).is_err() {
+                if output
+                    .write_all(&bytes)
+                    .and_then(|()| output.flush())
+                    .is_err()
+                {
                     break;
                 }
                 counted.fetch_sub(1, Ordering::Relaxed);
             }
         })?;
-        Ok(Self { sender: Some(sender), ended, behind, lost: 0 })
+        Ok(Self {
+            sender: Some(sender),
+            ended,
+            behind,
+            lost: 0,
+        })
     }
 
     /// Writes out what is queued, unless nobody reads it within two seconds; answers how many
@@ -62,7 +73,9 @@ impl Write for LogSink {
         if let Some(sender) = &self.sender {
             // Before it is sent, as the thread may be through with it at once.
             self.behind.fetch_add(1, Ordering::Relaxed);
-            let Err(error) = sender.try_send(bytes.to_vec()) else { return Ok(bytes.len()) };
+            let Err(error) = sender.try_send(bytes.to_vec()) else {
+                return Ok(bytes.len());
+            };
             self.behind.fetch_sub(1, Ordering::Relaxed);
             match error {
                 TrySendError::Full(_) => self.lost += 1,

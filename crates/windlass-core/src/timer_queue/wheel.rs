@@ -114,10 +114,10 @@ impl Wheel {
         None
     }
 
-    /// Whether the horizon could move on.
+    /// Whether the horizon is so far behind that it is worth moving: by all of the finest level.
     #[inline]
     pub(super) fn is_behind(&self, now: u64) -> bool {
-        now >> TICK_BITS > self.horizon
+        now >> TICK_BITS > self.horizon.saturating_add(DIGITS as u64)
     }
 
     /// The last nanosecond of the horizon's tick.

@@ -528,7 +528,9 @@ impl<V: Service> Connection<V> {
         if self.output.is_some() {
             deadline = deadline.min(self.stall_deadline(state));
         }
-        if deadline == self.armed {
+        // A later deadline needs no other timer: at the old one it is seen that nothing is due.
+        // So a connection that is served again and again leaves its timer alone.
+        if deadline == self.armed || deadline > self.armed && deadline != Instant::FAR {
             return;
         }
         self.armed = deadline;

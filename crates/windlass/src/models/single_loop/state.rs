@@ -79,17 +79,15 @@ impl<V: Service> ServerState<V> {
         }
     }
 
-    /// Has the service settle after each turn, and ends a stop when nothing is left.
+    /// Has the service settle after each turn, if it wants to.
     pub(super) fn watch_turns(&self, reactor: &mut Reactor<'static, Self>) {
-        reactor.on_prepare(|state, cx| {
-            let now = state.now(cx);
-            state.service.settle(&mut state.local, now);
-            if state.phase == Phase::Stopping && state.open.get() == 0 {
-                state.phase = Phase::Stopped;
-                cx.stop();
-            }
-            Disposition::Keep
-        });
+        if self.service.settles() {
+            reactor.on_prepare(|state, cx| {
+                let now = state.now(cx);
+                state.service.settle(&mut state.local, now);
+                Disposition::Keep
+            });
+        }
     }
 
     /// Begins a graceful stop; called again, cuts what is left.
@@ -106,6 +104,13 @@ impl<V: Service> ServerState<V> {
             // Gone: nobody is there to be told.
             let _ = cx.activate(event, 1);
         }
+        cx.on_prepare(|state: &mut Self, cx| {
+            if state.phase == Phase::Stopping && state.open.get() == 0 {
+                state.phase = Phase::Stopped;
+                cx.stop();
+            }
+            Disposition::Keep
+        });
         let deadline = self.limits.stop_deadline;
         // The engine is not full: an acceptor's slot has just become free.
         let _ = cx.after(deadline, |state: &mut Self, cx| state.cut(cx));
