@@ -23,7 +23,9 @@ pub fn monotonic_coarse_ns() -> u64 {
 /// The step of [`monotonic_coarse_ns`], clock_getres(2): 1 to 10 ms by the kernel's configuration.
 #[must_use]
 pub fn coarse_resolution_ns() -> u64 {
-    to_ns(rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse))
+    to_ns(rustix::time::clock_getres(
+        rustix::time::ClockId::MonotonicCoarse,
+    ))
 }
 
 /// Milliseconds since 1970-01-01 UTC (`CLOCK_REALTIME`); may jump. Zero before 1970.
@@ -41,7 +43,10 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     unsafe { libc::clock_gettime(clock, now.as_mut_ptr()) };
     // SAFETY: the call above succeeded, and so has written it.
     let now = unsafe { now.assume_init() };
-    to_ns(rustix::time::Timespec { tv_sec: now.tv_sec, tv_nsec: now.tv_nsec })
+    to_ns(rustix::time::Timespec {
+        tv_sec: now.tv_sec,
+        tv_nsec: now.tv_nsec,
+    })
 }
 
 /// Negative numbers do not come from a monotonic clock; a wrong wall-clock is clamped to zero.

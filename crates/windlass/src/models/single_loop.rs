@@ -28,6 +28,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::{fmt, io};
 
+use windlass_core::Trigger;
 use windlass_sys::net::{self, ListenOptions};
 
 use self::acceptor::Acceptor;
@@ -155,7 +156,12 @@ impl<V: Service> SingleLoopBuilder<V> {
                 .map_err(|source| BindError::Listen { addr, source })?;
             listeners.push(listener);
         }
-        let mut state = ServerState::new(self.service, self.limits, pool);
+        let trigger = if event_loop.features().edge_triggered {
+            Trigger::Edge
+        } else {
+            Trigger::Level
+        };
+        let mut state = ServerState::new(self.service, self.limits, pool, trigger);
         let mut addrs = Vec::new();
         for listener in listeners {
             let registered = TcpListener::from(listener);

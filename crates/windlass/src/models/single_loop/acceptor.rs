@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened, Interest};
+use windlass_core::{Disposition, Happened};
 use windlass_sys::net::{self, AcceptError};
 
 use super::connection::Connection;
@@ -96,13 +96,15 @@ fn open<V: Service>(
     let now = state.now(cx);
     let session = state.service.open(&mut state.local, &peer, now);
     let deadline = crate::session::Session::deadline(&session);
-    let connection = Box::new(Connection::<V>::new(socket, session, state.guard()));
+    let trigger = state.trigger;
+    let connection = Connection::<V>::new(socket, session, state.guard(), trigger);
     let options = IoOptions {
-        interest: Interest::READ,
+        interest: connection.interest(),
+        trigger,
         label: Some("connection".into()),
         ..IoOptions::default()
     };
-    match cx.register_handler(connection, options) {
+    match cx.register_handler(Box::new(connection), options) {
         Ok(event) => {
             state.note_connection(event);
             if let Some(deadline) = deadline {

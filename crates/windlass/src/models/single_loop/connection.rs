@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened, Instant, Interest, Readiness};
+use windlass_core::{Disposition, Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
 use super::flush::{FlushError, Flushed, flush};
@@ -43,6 +43,8 @@ pub(super) struct Connection<V: Service> {
     stop_told: bool,
     /// Whether reading pauses until the output is low.
     paused: bool,
+    /// What the socket may still be ready for though it will not report it again.
+    ready: Readiness,
     /// What the event's timer is armed for.
     armed: Instant,
     /// When the peer last took some of the queued output.
@@ -88,7 +90,13 @@ const ROUNDS_MAX: u32 = 16;
 const POOL_RETRY: Duration = Duration::from_millis(2);
 
 impl<V: Service> Connection<V> {
-    pub(super) fn new(socket: OwnedFd, session: V::Session, guard: OpenGuard) -> Self {
+    pub(super) fn new(
+        socket: OwnedFd,
+        session: V::Session,
+        guard: OpenGuard,
+        trigger: Trigger,
+    ) -> Self {
+        let edge = trigger == Trigger::Edge;
         Self {
             socket,
             armed: session.deadline().unwrap_or(Instant::FAR),
@@ -96,30 +104,47 @@ impl<V: Service> Connection<V> {
             carry: Vec::new(),
             output: None,
             phase: Phase::Reading,
-            interest: Interest::READ,
+            interest: Self::reading(edge),
             input_ended: false,
             stop_told: false,
             paused: false,
+            ready: Readiness::NONE,
             progress_at: Instant::ZERO,
             _guard: guard,
         }
     }
 
+    /// What it waits for.
+    pub(super) fn interest(&self) -> Interest {
+        self.interest
+    }
+
+    /// What to ask for to read. With edges also the peer's close: if that is not reported, a read
+    /// that filled less than its room has taken all there was, and what comes later is reported.
+    fn reading(edge: bool) -> Interest {
+        if edge {
+            Interest::READ | Interest::PEER_CLOSED
+        } else {
+            Interest::READ
+        }
+    }
+
     fn step(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, what: Happened) -> Step {
         let now = state.now(cx);
+        self.ready |= what.readiness;
         // Left over by a session that panicked: not this connection's.
         state.output.clear();
         if what.user {
             self.on_activation(state, cx, now)?;
         }
-        if self.output.is_some() && what.readiness.intersects(Readiness::WRITE) {
+        if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
             self.flush(state, now)?;
             if matches!(self.phase, Phase::Flushing) && self.is_low() {
                 let len = self.unpack(state);
                 self.advance(state, cx, len, now)?;
             }
         }
-        if what.readiness.intersects(Readiness::READ) {
+        if self.ready.intersects(Readiness::READ) {
             match self.phase {
                 Phase::Reading if self.interest.contains(Interest::READ) => {
                     self.read(state, cx, now)?;
@@ -148,14 +173,29 @@ impl<V: Service> Connection<V> {
             // The session leaves more than the limit.
             return self.fail(state);
         }
+        let room_len = room.len();
         match net::recv(self.socket.as_fd(), room) {
-            Ok(None) => Ok(()),
+            Ok(None) => {
+                self.ready = self.ready.without(Readiness::READ);
+                Ok(())
+            }
             Ok(Some(count)) => {
+                self.note_received(count, room_len);
                 self.input_ended = count == 0;
                 state.counts.received_bytes += count as u64;
                 self.advance(state, cx, have + count, now)
             }
             Err(_) => self.fail(state),
+        }
+    }
+
+    /// Notes whether there may be more to read: a full buffer may have left some, and behind it
+    /// comes the peer's close, if that was reported.
+    #[inline]
+    fn note_received(&mut self, count: usize, room_len: usize) {
+        let closing = Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR;
+        if count == 0 || count < room_len && !self.ready.intersects(closing) {
+            self.ready = self.ready.without(Readiness::READ);
         }
     }
 
@@ -396,7 +436,11 @@ impl<V: Service> Connection<V> {
         let before = output.queued_bytes();
         match flush(self.socket.as_fd(), output, &mut state.counts.sent_bytes) {
             Ok(Flushed::All) => self.output = None,
-            Ok(Flushed::Part) => {
+            Ok(flushed) => {
+                self.ready = match flushed {
+                    Flushed::Full => self.ready.without(Readiness::WRITE),
+                    _ => self.ready | Readiness::WRITE,
+                };
                 if output.queued_bytes() < before || self.output.is_none() {
                     self.progress_at = now.monotonic;
                 }
@@ -452,9 +496,13 @@ impl<V: Service> Connection<V> {
             _ => return Ok(()),
         };
         match net::recv(self.socket.as_fd(), &mut state.input) {
-            Ok(None) => Ok(()),
+            Ok(None) => {
+                self.ready = self.ready.without(Readiness::READ);
+                Ok(())
+            }
             Ok(Some(count)) if count > 0 && count as u64 <= *left_bytes => {
                 *left_bytes -= count as u64;
+                self.note_received(count, state.input.len());
                 Ok(())
             }
             Ok(_) if is_last => Err(Gone),
@@ -487,9 +535,11 @@ impl<V: Service> Connection<V> {
         }
     }
 
-    /// Watches for what it waits for now.
+    /// Watches for what it waits for now; what it is ready for already and edges do not report
+    /// again has its turn later.
     #[inline]
-    fn update_interest(&mut self, cx: &mut Cx<'_, V>) {
+    fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
+        let edge = state.trigger == Trigger::Edge;
         let (mut full, mut low) = (false, true);
         if let Some(output) = &self.output {
             (full, low) = (output.is_full(), output.is_low());
@@ -503,7 +553,7 @@ impl<V: Service> Connection<V> {
         };
         let mut interest = Interest::NONE;
         if reads {
-            interest |= Interest::READ;
+            interest |= Self::reading(edge);
         }
         if self.output.is_some() {
             interest |= Interest::WRITE;
@@ -513,6 +563,15 @@ impl<V: Service> Connection<V> {
             let event = cx.event();
             // It exists: its handler runs.
             let _ = cx.set_interest(event, interest);
+        }
+        if !edge {
+            self.ready = Readiness::NONE;
+        } else if self.ready.intersects(Readiness::READ) && interest.contains(Interest::READ)
+            || self.ready.intersects(Readiness::WRITE) && interest.contains(Interest::WRITE)
+        {
+            let event = cx.event();
+            // It exists: its handler runs.
+            let _ = cx.activate(event, 1);
         }
     }
 
@@ -556,7 +615,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {
             state.forget_connection(cx.event());
             return Disposition::Remove;
         }
-        self.update_interest(cx);
+        self.update_interest(state, cx);
         self.update_deadline(state, cx);
         Disposition::Keep
     }

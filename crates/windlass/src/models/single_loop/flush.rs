@@ -13,8 +13,10 @@ use crate::session::{Front, Output};
 pub(super) enum Flushed {
     /// Everything was taken.
     All,
-    /// The socket takes no more for now, or others must have their turn.
-    Part,
+    /// The socket takes no more for now.
+    Full,
+    /// It may take more, but others must have their turn.
+    Yielded,
 }
 
 /// Why a flush failed.
@@ -44,7 +46,7 @@ pub(super) fn flush(
             Some(Front::File { file, offset, len }) => {
                 let asked = len.min(file_budget);
                 if asked == 0 {
-                    return Ok(Flushed::Part);
+                    return Ok(Flushed::Yielded);
                 }
                 let mut offset = offset;
                 // At most 2 MiB, so it fits.
@@ -54,7 +56,8 @@ pub(super) fn flush(
                     return Err(FlushError::Truncated);
                 }
                 file_budget -= sent.unwrap_or(0) as u64;
-                (sent, asked as usize)
+                // Less than asked may also be the end of the file: only the next call tells.
+                (sent, 0)
             }
             Some(Front::Bytes(bytes)) if !output.has_more_behind_front() => (
                 net::send(socket, bytes, More::Flush).map_err(|_| FlushError::Socket)?,
@@ -63,13 +66,13 @@ pub(super) fn flush(
             Some(Front::Bytes(_)) => send_bytes(socket, output).map_err(|_| FlushError::Socket)?,
         };
         let Some(sent) = sent else {
-            return Ok(Flushed::Part);
+            return Ok(Flushed::Full);
         };
         *sent_bytes += sent as u64;
         output.advance(sent as u64);
         if sent < asked {
             // The socket's buffer is full; asking again would only say so.
-            return Ok(Flushed::Part);
+            return Ok(Flushed::Full);
         }
     }
 }

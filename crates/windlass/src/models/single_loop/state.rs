@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, EventId, Instant};
+use windlass_core::{Disposition, EventId, Instant, Trigger};
 use windlass_sys::clock;
 
 use crate::event_loop::{Context, Reactor};
@@ -30,6 +30,9 @@ pub struct ServerState<V: Service> {
     /// The connections' events by slot; may name some that are gone.
     connections: Vec<Option<EventId>>,
     pub(super) acceptors: Vec<EventId>,
+    /// How connections are watched: for edges where the back end can, which spares the kernel a
+    /// second look at each socket that it reported.
+    pub(super) trigger: Trigger,
     phase: Phase,
     wall: WallClock,
 }
@@ -61,7 +64,7 @@ struct WallClock {
 const WALL_CLOCK_MAX_AGE: Duration = Duration::from_secs(1);
 
 impl<V: Service> ServerState<V> {
-    pub(super) fn new(service: Arc<V>, limits: Limits, pool: WorkerPool) -> Self {
+    pub(super) fn new(service: Arc<V>, limits: Limits, pool: WorkerPool, trigger: Trigger) -> Self {
         let local = service.local();
         Self {
             service,
@@ -74,6 +77,7 @@ impl<V: Service> ServerState<V> {
             open: Rc::default(),
             connections: Vec::new(),
             acceptors: Vec::new(),
+            trigger,
             phase: Phase::Serving,
             wall: WallClock::default(),
         }
