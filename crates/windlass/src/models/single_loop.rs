@@ -1,21 +1,4 @@
-//! Single loop: one reactor thread accepts, reads, computes and writes.
-//!
-//! ```text
-//!        ┌───────────────── one thread ─────────────────┐
-//!  wait ─┤ accept   recv → session → send   timers      ├─ wait …
-//!        └──────────────────────┬───────────────────────┘
-//!                          jobs ▼ ▲ results
-//!                         worker pool
-//! ```
-//!
-//! The cheapest model per request, as nothing is handed over: one read, one write, and a share of
-//! one wait. A session that computes long or blocks holds up all others, unless it hands that out
-//! as a job.
-//!
-//! # Memory
-//!
-//! Input is read into one buffer that all connections share, output is written to another; only
-//! what is left over (half a request, an answer the socket did not take) is kept by the connection.
+//! Single loop: the model in which one reactor thread does everything.
 
 mod acceptor;
 mod connection;
@@ -41,7 +24,24 @@ use crate::models::limits::{Limits, ServerReport};
 use crate::pool::{PoolConfig, WorkerPool};
 use crate::session::Service;
 
-/// A server on one event loop. See the [module](self).
+/// A server on one event loop: one reactor thread accepts, reads, computes and writes.
+///
+/// ```text
+///        ┌───────────────── one thread ─────────────────┐
+///  wait ─┤ accept   recv → session → send   timers      ├─ wait …
+///        └──────────────────────┬───────────────────────┘
+///                          jobs ▼ ▲ results
+///                         worker pool
+/// ```
+///
+/// The cheapest model per request, as nothing is handed over: one read, one write, and a share of
+/// one wait. A session that computes long or blocks holds up all others, unless it hands that out
+/// as a job.
+///
+/// # Memory
+///
+/// Input is read into one buffer that all connections share, output is written to another; only
+/// what is left over (half a request, an answer the socket did not take) is kept by the connection.
 pub struct SingleLoop<V: Service> {
     event_loop: EventLoop<'static, ServerState<V>>,
     state: ServerState<V>,
