@@ -88,7 +88,7 @@ pub trait Session: Send + 'static {
     }
 
     /// The deadline is over. May append a last answer. [`Next::Read`] goes on as before; while a job
-    /// runs, with waiting for it.
+    /// runs, with waiting for it. If the deadline is still over afterwards, the connection closes.
     fn expire(&mut self, _cx: &mut SessionContext<'_, Self::Local>) -> Next {
         Next::Close
     }

@@ -48,6 +48,8 @@ pub struct ServerReport {
     pub failed: u64,
     /// Connections that were cut because the graceful stop took too long, or was called off.
     pub cut: u64,
+    /// Connections that ended because the service or a session panicked.
+    pub panics: u64,
     /// Connections whose peer took nothing of the output for too long.
     pub write_stalls: u64,
     /// Files that became shorter while they were sent; the connection ended at once.
@@ -70,6 +72,7 @@ impl fmt::Display for ServerReport {
         for (count, what) in [
             (self.failed, "failed"),
             (self.cut, "cut at the stop"),
+            (self.panics, "ended by a panic"),
             (self.write_stalls, "stalled"),
             (self.truncated_files, "files truncated while sent"),
             (self.accept_pauses, "pauses without descriptors"),

@@ -131,8 +131,8 @@ impl<V: Service> SingleLoopBuilder<V> {
         self
     }
 
-    /// Sets the pool that runs the sessions' jobs (default: one of its own, its threads started
-    /// with the first job).
+    /// Sets the pool that runs the sessions' jobs (default: one of its own, which starts with one
+    /// thread).
     #[must_use]
     pub fn pool(mut self, pool: WorkerPool) -> Self {
         self.pool = Some(pool);

@@ -225,7 +225,7 @@ pub(crate) fn a_panic_ends_one_connection_and_leaks_nothing<M: Model>() {
         probe.wait("the new one is gone", |seen| seen.dropped == 2 * at + 2);
     }
     drop(other);
-    server.stop_and_join();
+    assert_eq!(server.stop_and_join().panics, commands.len() as u64);
 }
 
 pub(crate) fn an_abort_resets_the_connection<M: Model>() {

@@ -10,7 +10,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use windlass::event_loop::{LoopConfig, PanicPolicy};
 use windlass::models::{Limits, ServerReport, SingleLoop};
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
@@ -51,13 +50,7 @@ impl Model for Single {
         let (send_stop, stop) = mpsc::channel();
         let (send_report, report) = mpsc::channel();
         thread::spawn(move || {
-            let config = LoopConfig {
-                panic_policy: PanicPolicy::Contain(|_| {}),
-                ..LoopConfig::default()
-            };
-            let mut builder = SingleLoop::builder(service)
-                .limits(options.limits)
-                .loop_config(config);
+            let mut builder = SingleLoop::builder(service).limits(options.limits);
             for listener in listeners {
                 builder = builder.listener(listener);
             }

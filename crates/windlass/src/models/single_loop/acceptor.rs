@@ -1,6 +1,7 @@
 //! The acceptor: takes connections, and pauses when descriptors run out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use windlass_core::{Disposition, Happened};
@@ -59,7 +60,9 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
         }
         for _ in 0..BATCH_MAX {
             if !state.has_room() {
-                return self.pause(cx);
+                // The next connection that ends enables it.
+                state.waits_for_room = true;
+                return Disposition::Disable;
             }
             match net::accept(self.listener.as_fd()) {
                 Ok(Some((socket, remote))) => {
@@ -94,7 +97,14 @@ fn open<V: Service>(
     // Not a TCP socket, or gone already: it works without, or the first read says so.
     let _ = net::set_nodelay(socket.as_fd());
     let now = state.now(cx);
-    let session = state.service.open(&mut state.local, &peer, now);
+    // Unwind safety: as with a session's panic, see the connection.
+    let opened = catch_unwind(AssertUnwindSafe(|| {
+        state.service.open(&mut state.local, &peer, now)
+    }));
+    let Ok(session) = opened else {
+        state.counts.panics += 1;
+        return;
+    };
     let deadline = crate::session::Session::deadline(&session);
     let trigger = state.trigger;
     let connection = Connection::<V>::new(socket, session, state.guard(), trigger);

@@ -13,6 +13,7 @@
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -132,8 +133,10 @@ impl<V: Service> Connection<V> {
     fn step(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, what: Happened) -> Step {
         let now = state.now(cx);
         self.ready |= what.readiness;
-        // Left over by a session that panicked: not this connection's.
-        state.output.clear();
+        debug_assert!(
+            state.output.is_empty(),
+            "another connection's output is left"
+        );
         if what.user {
             self.on_activation(state, cx, now)?;
         }
@@ -420,6 +423,16 @@ impl<V: Service> Connection<V> {
             };
             let next = self.session.expire(&mut session_cx);
             self.follow(state, cx, next)?;
+            if !matches!(self.phase, Phase::Closing { .. })
+                && self
+                    .session
+                    .deadline()
+                    .is_some_and(|deadline| deadline <= time)
+            {
+                // It would expire again and again.
+                let left_bytes = state.limits.linger_bytes_max;
+                self.phase = Phase::Closing { left_bytes };
+            }
             self.go_on(state, cx, now, unread)?;
         }
         Ok(())
@@ -610,9 +623,14 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {
         cx: &mut Cx<'_, V>,
         happened: Happened,
     ) -> Disposition {
-        if self.step(state, cx, happened).is_err() {
+        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
+        // put in order below; the service's shared part is the service's, as with any panic.
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(state, cx, happened)));
+        if !matches!(stepped, Ok(Ok(()))) {
+            state.counts.panics += u64::from(stepped.is_err());
+            // Of a cut answer nothing must reach the next connection.
             state.output.clear();
-            state.forget_connection(cx.event());
+            state.forget_connection(cx);
             return Disposition::Remove;
         }
         self.update_interest(state, cx);

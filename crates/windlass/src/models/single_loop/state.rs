@@ -30,6 +30,8 @@ pub struct ServerState<V: Service> {
     /// The connections' events by slot; may name some that are gone.
     connections: Vec<Option<EventId>>,
     pub(super) acceptors: Vec<EventId>,
+    /// Whether an acceptor pauses because there are too many connections.
+    pub(super) waits_for_room: bool,
     /// How connections are watched: for edges where the back end can, which spares the kernel a
     /// second look at each socket that it reported.
     pub(super) trigger: Trigger,
@@ -77,6 +79,7 @@ impl<V: Service> ServerState<V> {
             open: Rc::default(),
             connections: Vec::new(),
             acceptors: Vec::new(),
+            waits_for_room: false,
             trigger,
             phase: Phase::Serving,
             wall: WallClock::default(),
@@ -154,9 +157,16 @@ impl<V: Service> ServerState<V> {
         self.connections[at] = Some(event);
     }
 
-    pub(super) fn forget_connection(&mut self, event: EventId) {
-        if let Some(entry) = self.connections.get_mut(event.slot()) {
+    /// Notes that the connection whose handler runs ends.
+    pub(super) fn forget_connection(&mut self, cx: &mut Context<'_, 'static, Self>) {
+        if let Some(entry) = self.connections.get_mut(cx.event().slot()) {
             *entry = None;
+        }
+        if std::mem::take(&mut self.waits_for_room) {
+            for &acceptor in &self.acceptors {
+                // It exists while it is listed.
+                let _ = cx.enable(acceptor);
+            }
         }
     }
 
