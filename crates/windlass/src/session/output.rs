@@ -18,6 +18,8 @@ pub struct Output {
     bytes: Vec<u8>,
     bytes_sent: usize,
     segments: VecDeque<Segment>,
+    /// The copied bytes behind the last segment. Most queues have nothing else.
+    tail_len: usize,
     queued_bytes: u64,
     limits: OutputLimits,
 }
@@ -112,6 +114,7 @@ impl Output {
     pub fn push_shared(&mut self, bytes: Bytes) {
         if !bytes.is_empty() {
             self.queued_bytes += bytes.len() as u64;
+            self.end_tail();
             self.segments.push_back(Segment::Shared(bytes));
         }
     }
@@ -121,6 +124,7 @@ impl Output {
     pub fn push_file(&mut self, file: Arc<File>, offset: u64, len: u64) {
         if len > 0 {
             self.queued_bytes = self.queued_bytes.saturating_add(len);
+            self.end_tail();
             self.segments.push_back(Segment::File { file, offset, len });
         }
     }
@@ -135,7 +139,7 @@ impl Output {
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.segments.is_empty()
+        self.queued_bytes == 0
     }
 
     /// Whether a producer should pause: the high mark is reached.
@@ -154,7 +158,11 @@ impl Output {
     #[must_use]
     #[inline]
     pub fn front(&self) -> Option<Front<'_>> {
-        Some(match self.segments.front()? {
+        let Some(front) = self.segments.front() else {
+            let tail = &self.bytes[self.bytes_sent..];
+            return (!tail.is_empty()).then_some(Front::Bytes(tail));
+        };
+        Some(match front {
             Segment::Copied(len) => {
                 Front::Bytes(&self.bytes[self.bytes_sent..self.bytes_sent + len])
             }
@@ -170,7 +178,7 @@ impl Output {
     /// Whether more is queued behind the front (a driver may then ask the kernel to wait for it).
     #[must_use]
     pub fn has_more_behind_front(&self) -> bool {
-        self.segments.len() > 1
+        self.segments.len() + usize::from(self.tail_len > 0) > 1
     }
 
     /// Fills `slices` with the bytes up to the first file segment; answers how many were filled.
@@ -188,6 +196,13 @@ impl Output {
             };
             filled += 1;
         }
+        if filled == self.segments.len()
+            && self.tail_len > 0
+            && let Some(slot) = slices.get_mut(filled)
+        {
+            *slot = IoSlice::new(&self.bytes[at..]);
+            filled += 1;
+        }
         filled
     }
 
@@ -203,10 +218,12 @@ impl Output {
             .checked_sub(count)
             .expect("advance beyond the queued output");
         while count > 0 {
-            let front = self
-                .segments
-                .front_mut()
-                .expect("queued_bytes counts the segments");
+            let Some(front) = self.segments.front_mut() else {
+                // All that is left, and so in memory: it fits.
+                self.tail_len -= count as usize;
+                self.bytes_sent += count as usize;
+                break;
+            };
             let step = match front {
                 Segment::Copied(len) => {
                     // Bounded by a length in memory, so it fits.
@@ -244,6 +261,7 @@ impl Output {
     /// Drops all that is queued; keeps a modest buffer for the next use.
     pub fn clear(&mut self) {
         self.segments.clear();
+        self.tail_len = 0;
         self.queued_bytes = 0;
         self.bytes_sent = self.bytes.len();
         self.reclaim();
@@ -266,13 +284,15 @@ impl Output {
 
     #[inline]
     fn count_copied(&mut self, added: usize) {
-        if added == 0 {
-            return;
-        }
         self.queued_bytes += added as u64;
-        match self.segments.back_mut() {
-            Some(Segment::Copied(len)) => *len += added,
-            _ => self.segments.push_back(Segment::Copied(added)),
+        self.tail_len += added;
+    }
+
+    /// Something else follows the copied bytes at the end.
+    fn end_tail(&mut self) {
+        if self.tail_len > 0 {
+            self.segments.push_back(Segment::Copied(self.tail_len));
+            self.tail_len = 0;
         }
     }
 }
@@ -318,6 +338,41 @@ mod tests {
             panic!("no bytes")
         };
         assert_eq!(bytes, b"d");
+    }
+
+    #[test]
+    fn any_mix_leaves_in_order_whatever_the_steps() {
+        for step in 1..20_u64 {
+            let mut output = Output::default();
+            let mut expected = Vec::new();
+            let mut sent = Vec::new();
+            for round in 0..50_u8 {
+                let piece = [round; 7];
+                match round % 4 {
+                    0 | 1 => output.push(&piece),
+                    2 => output.push_shared(Bytes::copy_from_slice(&piece)),
+                    _ => output.push_with(|bytes| bytes.extend_from_slice(&piece)),
+                }
+                expected.extend_from_slice(&piece);
+                let mut slices = [IoSlice::new(&[]); 3];
+                let filled = output.io_slices(&mut slices);
+                let gathered: Vec<u8> = slices[..filled].iter().flat_map(|s| s.to_vec()).collect();
+                let Some(Front::Bytes(front)) = output.front() else {
+                    panic!("no front")
+                };
+                assert!(gathered.starts_with(front));
+                let count = (step as usize).min(gathered.len());
+                sent.extend_from_slice(&gathered[..count]);
+                output.advance(count as u64);
+            }
+            while let Some(Front::Bytes(front)) = output.front() {
+                let count = front.len().min(step as usize);
+                sent.extend_from_slice(&front[..count]);
+                output.advance(count as u64);
+            }
+            assert_eq!(sent, expected);
+            assert!(output.is_empty() && output.queued_bytes() == 0);
+        }
     }
 
     #[test]
