@@ -241,6 +241,10 @@ impl<P> Engine<P> {
         {
             return true;
         }
+        // The first may have to wait for another handler of its handle, and the next be called.
+        if self.tracks_handles && self.counters.in_flight > 0 {
+            return true;
+        }
         let first = turn
             .priority
             .and_then(|priority| self.ready.first(priority));

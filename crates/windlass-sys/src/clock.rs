@@ -1,8 +1,6 @@
 //! Clocks: clock_gettime(2) through the C library's vDSO call, with no system call in the usual
 //! case. (rustix's own look-up of the vDSO does not survive valgrind, which hides it.)
 
-use std::mem::MaybeUninit;
-
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Nanoseconds on `CLOCK_MONOTONIC`: never set back, stands still while the machine sleeps.
@@ -37,12 +35,13 @@ pub fn realtime_unix_ms() -> u64 {
 
 #[inline]
 fn read_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = MaybeUninit::<libc::timespec>::uninit();
-    // SAFETY: `now` is valid for the write of one timespec. The call fails only for an unknown
-    // clock or a bad address, clock_gettime(2), and the clocks above exist on every Linux.
-    unsafe { libc::clock_gettime(clock, now.as_mut_ptr()) };
-    // SAFETY: the call above succeeded, and so has written it.
-    let now = unsafe { now.assume_init() };
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a local, valid for the write of one timespec. The clocks above exist on
+    // every Linux; if a filter of system calls refuses nevertheless, `now` stays zero.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     to_ns(rustix::time::Timespec {
         tv_sec: now.tv_sec,
         tv_nsec: now.tv_nsec,

@@ -5,8 +5,8 @@
 //! wait, reported as "nothing found"), and "would block" is the value `None` and not an error.
 //! Nothing here allocates per call or knows what a handler is.
 //!
-//! Modules with unsafe code: [`epoll`], [`fd`], [`poll`], [`select`], [`signal`]. The others go
-//! through rustix.
+//! Modules with unsafe code: [`clock`], [`epoll`], [`fd`], [`poll`], [`select`], [`signal`],
+//! [`wake`]. The others go through rustix.
 
 pub mod clock;
 pub mod epoll;

@@ -16,7 +16,8 @@
 //!
 //! Limits: 64 channels per process. A signal that was ignored before it was watched is default,
 //! not ignored, in programs started meanwhile (exec resets handlers). In a vfork(2) child the
-//! parent's memory is shared, so a signal to such a child counts as the parent's.
+//! parent's memory is shared: a signal to such a child is dropped, and one of the same number that
+//! did not fit into the parent's pipe with it.
 //!
 //! [`watch`]: SignalChannel::watch
 //! [`unwatch`]: SignalChannel::unwatch

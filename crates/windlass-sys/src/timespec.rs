@@ -2,6 +2,13 @@
 
 use std::time::Duration;
 
+// epoll_pwait2 and pselect6 are called directly and take the kernel's own layout, two 64-bit words;
+// where the C library's is another these calls would read beyond it.
+const _: () = assert!(
+    size_of::<libc::timespec>() == 16 && size_of::<libc::time_t>() == 8,
+    "the C library's timespec is the kernel's"
+);
+
 /// `timeout` as a `timespec`; what does not fit is clamped, and the kernel saturates on its side.
 #[inline]
 pub(crate) fn from_duration(timeout: Duration) -> libc::timespec {

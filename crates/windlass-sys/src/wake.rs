@@ -1,10 +1,12 @@
 //! The wake-up channel: an eventfd(2) that one thread waits for and any thread may notify.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 use rustix::io::Errno;
+
+use crate::errno::check;
 
 /// A non-blocking eventfd, closed on drop and on exec. Notifications merge until drained.
 #[derive(Debug)]
@@ -50,11 +52,10 @@ impl WakeFd {
     /// `EMFILE`, `ENFILE`, `ENOMEM`; then it is as before.
     pub fn reinit(&self) -> io::Result<()> {
         let fresh = Self::new()?;
-        // SAFETY: the number is owned by `self.fd`, which stays its only owner: dup3 replaces what
-        // is open under it, atomically, and the value below is never dropped.
-        let owned = unsafe { OwnedFd::from_raw_fd(self.fd.as_raw_fd()) };
-        let mut owned = std::mem::ManuallyDrop::new(owned);
-        rustix::io::dup3(&fresh.fd, &mut owned, rustix::io::DupFlags::CLOEXEC)?;
+        let (from, to) = (fresh.fd.as_raw_fd(), self.fd.as_raw_fd());
+        // SAFETY: both numbers are open and owned, by `fresh` and `self`. What is open under `to`
+        // is replaced in one step; the number stays open, and `self.fd` its only owner.
+        check(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) })?;
         Ok(())
     }
 

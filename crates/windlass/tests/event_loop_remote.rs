@@ -18,6 +18,7 @@ use windlass::event_loop::{EventLoop, LoopConfig, PanicPolicy, PostError, Waker}
 
 on_each_backend! {
     a_burst_from_outside_is_one_turn
+    a_closure_of_any_alignment_arrives
     a_panicking_post_does_not_lose_the_others
     a_panicking_post_does_not_swallow_the_ring_of_later_ones
     a_poster_may_be_used_in_the_drop_of_a_post
@@ -143,6 +144,28 @@ fn large_and_small_closures_both_arrive(backend: Backend) {
     let mut sums = Vec::new();
     event_loop.run(&mut sums).expect("run");
     assert_eq!(sums, [7, 100, 12]);
+}
+
+fn a_closure_of_any_alignment_arrives(backend: Backend) {
+    #[repr(align(64))]
+    struct Line(u8);
+
+    let mut event_loop = open::<Vec<u128>>(backend);
+    let poster = event_loop.poster();
+    let wide = 1_u128 << 100;
+    let line = Line(7);
+    poster.post(move |seen, _| seen.push(wide)).expect("post");
+    poster
+        .post(move |seen, _| {
+            // The whole of it, not only the byte.
+            let line = line;
+            assert!((&raw const line).is_aligned());
+            seen.push(line.0.into());
+        })
+        .expect("post");
+    let mut seen = Vec::new();
+    event_loop.run(&mut seen).expect("run");
+    assert_eq!(seen, [1 << 100, 7]);
 }
 
 fn posts_that_came_before_the_run_are_run_by_an_empty_loop(backend: Backend) {

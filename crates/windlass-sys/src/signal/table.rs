@@ -146,15 +146,32 @@ impl Slot {
         if !self.is_watching(record.signo) {
             return;
         }
+        if !self.is_owned_by(pid) {
+            self.keep_for_reinit(pid, record.signo);
+            return;
+        }
         self.enter(pid);
         // Once more: now the channel waits for this handler before it closes its pipe.
         if self.is_watching(record.signo) && !self.write(pid, record) {
             self.set_pending(pid, record.signo);
-            // Meanwhile the reader may have emptied the pipe or reinit made one, without seeing
-            // the bit; if the pipe is full still, the reader has yet to come.
+            // Meanwhile the reader may have emptied the pipe without seeing the bit; if the pipe is
+            // full still, the reader has yet to come.
             self.write(pid, &WAKE);
         }
         self.leave(pid);
+    }
+
+    /// The pipe is another process's. The handler is not counted then, as it writes nothing: in a
+    /// vfork's child, which has the parent's memory, the count is that of the parent's handlers,
+    /// and the parent goes by it when it closes the pipe.
+    fn keep_for_reinit(&self, pid: i32, signo: i32) {
+        self.set_pending(pid, signo);
+        if self.is_owned_by(pid) {
+            // Reinit came just now, and perhaps without seeing the bit.
+            self.enter(pid);
+            self.write(pid, &WAKE);
+            self.leave(pid);
+        }
     }
 
     /// Whether the record is in this process's pipe.
@@ -371,6 +388,20 @@ mod tests {
         assert!(!is_busy(slot.busy.load(SeqCst), 11));
         slot.leave(10);
         assert!(!is_busy(slot.busy.load(SeqCst), 11));
+    }
+
+    #[test]
+    fn a_handler_in_a_vforked_child_leaves_the_count_of_the_parents() {
+        let slot = Slot::new();
+        assert!(slot.claim(10, NO_WRITER));
+        slot.watch(2);
+        slot.enter(10);
+        let record = Record { signo: 2, ..WAKE };
+        slot.deliver(11, &record);
+        assert!(is_busy(slot.busy.load(SeqCst), 10));
+        let mut seen = Vec::new();
+        slot.take_pending(11, |signo| seen.push(signo));
+        assert_eq!(seen, [2]);
     }
 
     #[test]

@@ -31,7 +31,8 @@ use crate::event_loop::handler::EventHandler;
 use crate::event_loop::reactor::Reactor;
 
 /// A closure on its way to the loop, in the queue itself if it fits into four words beside its
-/// table pointer and the mark that it was called, else in a box of its own.
+/// table pointer and the mark that it was called, and needs no more than a word's alignment; else in
+/// a box of its own.
 type Post<'l, S> = ValueU<dyn Posted<'l, S> + 'l, 6>;
 
 /// A closure that is called at most once, through a reference.
@@ -47,11 +48,20 @@ fn pack<'l, S: 'l, F>(run: F) -> Post<'l, S>
 where
     F: FnOnce(&mut S, &mut Context<'_, 'l, S>) + Send + 'l,
 {
-    Post::<'l, S>::new_stable(Once(Some(run)), |post| post).unwrap_or_else(|large| {
-        let boxed = Boxed(Box::new(large));
-        Post::<'l, S>::new_stable(boxed, |post| post)
-            .unwrap_or_else(|_| unreachable!("a box is one word"))
-    })
+    let once = Once(Some(run));
+    if align_of::<Once<F>>() > align_of::<usize>() {
+        // The queue's places are aligned for words; to put more there is a panic.
+        return pack_boxed(once);
+    }
+    Post::<'l, S>::new_stable(once, |post| post).unwrap_or_else(pack_boxed)
+}
+
+fn pack_boxed<'l, S: 'l, F>(once: Once<F>) -> Post<'l, S>
+where
+    F: FnOnce(&mut S, &mut Context<'_, 'l, S>) + Send + 'l,
+{
+    Post::<'l, S>::new_stable(Boxed(Box::new(once)), |post| post)
+        .unwrap_or_else(|_| unreachable!("a box is one word"))
 }
 
 impl<'l, S, F> Posted<'l, S> for Once<F>

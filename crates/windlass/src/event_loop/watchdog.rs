@@ -100,7 +100,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
                 .name("windlass-watchdog".into())
                 .spawn(move || look(&heartbeat, &origins, &end, limit, report))?
         };
-        self.heartbeat = Some(heartbeat);
+        if let Some(replaced) = self.heartbeat.replace(heartbeat) {
+            // The handler that runs now, if one does, is the new one's.
+            replaced.end();
+        }
         Ok(Watchdog {
             process: std::process::id(),
             end,

@@ -107,7 +107,7 @@ fn open<V: Service>(
     };
     let deadline = crate::session::Session::deadline(&session);
     let trigger = state.trigger;
-    let connection = Connection::<V>::new(socket, session, state.guard(), trigger);
+    let connection = Connection::<V>::new(socket, session, state.guard(), &peer, trigger);
     let options = IoOptions {
         interest: connection.interest(),
         trigger,

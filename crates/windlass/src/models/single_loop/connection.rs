@@ -25,7 +25,8 @@ use super::state::{OpenGuard, ServerState};
 use crate::event_loop::{Context, EventHandler};
 use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{
-    Input, Job, JobFailed, JobResult, Next, Now, Output, Progress, Service, Session, SessionContext,
+    Input, Job, JobFailed, JobResult, Next, Now, Output, Peer, Progress, Service, Session,
+    SessionContext,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -44,6 +45,7 @@ pub(super) struct Connection<V: Service> {
     stop_told: bool,
     /// Whether reading pauses until the output is low.
     paused: bool,
+    is_tcp: bool,
     /// What the socket may still be ready for though it will not report it again.
     ready: Readiness,
     /// What the event's timer is armed for.
@@ -95,6 +97,7 @@ impl<V: Service> Connection<V> {
         socket: OwnedFd,
         session: V::Session,
         guard: OpenGuard,
+        peer: &Peer,
         trigger: Trigger,
     ) -> Self {
         let edge = trigger == Trigger::Edge;
@@ -109,6 +112,7 @@ impl<V: Service> Connection<V> {
             input_ended: false,
             stop_told: false,
             paused: false,
+            is_tcp: peer.remote.is_some(),
             ready: Readiness::NONE,
             progress_at: Instant::ZERO,
             _guard: guard,
@@ -120,11 +124,12 @@ impl<V: Service> Connection<V> {
         self.interest
     }
 
-    /// What to ask for to read. With edges also the peer's close: if that is not reported, a read
-    /// that filled less than its room has taken all there was, and what comes later is reported.
+    /// What to ask for to read. With edges also the peer's close, and urgent data, at which a read
+    /// stops: if neither was reported, a read that filled less than its room has taken all there
+    /// was, and what comes later is reported.
     fn reading(edge: bool) -> Interest {
         if edge {
-            Interest::READ | Interest::PEER_CLOSED
+            Interest::READ | Interest::PEER_CLOSED | Interest::PRIORITY
         } else {
             Interest::READ
         }
@@ -178,6 +183,8 @@ impl<V: Service> Connection<V> {
         }
         let room_len = room.len();
         match net::recv(self.socket.as_fd(), room) {
+            // The error is the loop's, which could not watch the socket: nothing will be reported.
+            Ok(None) if self.ready.intersects(Readiness::ERROR) => self.fail(state),
             Ok(None) => {
                 self.ready = self.ready.without(Readiness::READ);
                 Ok(())
@@ -192,12 +199,15 @@ impl<V: Service> Connection<V> {
         }
     }
 
-    /// Notes whether there may be more to read: a full buffer may have left some, and behind it
-    /// comes the peer's close, if that was reported.
+    /// Notes whether there may be more to read: a full buffer may have left some, and so may any
+    /// read when a close or urgent data was reported, or when the socket is not TCP (a Unix
+    /// socket's reads end where descriptors were sent).
     #[inline]
     fn note_received(&mut self, count: usize, room_len: usize) {
-        let closing = Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR;
-        if count == 0 || count < room_len && !self.ready.intersects(closing) {
+        let more =
+            Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR | Readiness::PRIORITY;
+        let all = self.is_tcp && count < room_len && !self.ready.intersects(more);
+        if count == 0 || all {
             self.ready = self.ready.without(Readiness::READ);
         }
     }
@@ -268,7 +278,8 @@ impl<V: Service> Connection<V> {
     #[inline]
     fn follow(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, next: Next) -> Step {
         match next {
-            Next::Read if self.has_job() => {}
+            // It goes on waiting for its job.
+            Next::Read | Next::Flush if self.has_job() => {}
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
             Next::Job(job) => self.start_job(state, cx, job)?,
@@ -344,6 +355,7 @@ impl<V: Service> Connection<V> {
     }
 
     fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
+        let unread = self.unread();
         let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
         let mut session_cx = SessionContext {
             local: &mut state.local,
@@ -356,7 +368,16 @@ impl<V: Service> Connection<V> {
         if was_idle {
             return self.close_idle(state);
         }
-        self.go_on(state, cx, now, Unread::Known)
+        self.go_on(state, cx, now, unread)
+    }
+
+    /// Whether a session that answers "more input" to something else must be given what is left:
+    /// it waited for its output and has not seen that.
+    fn unread(&self) -> Unread {
+        match self.phase {
+            Phase::Flushing => Unread::ToGive,
+            _ => Unread::Known,
+        }
     }
 
     /// Closes without waiting for the peer to close too, unless it has just sent something: then
@@ -411,10 +432,7 @@ impl<V: Service> Connection<V> {
             .is_some_and(|deadline| deadline <= time)
             && !matches!(self.phase, Phase::Closing { .. })
         {
-            let unread = match self.phase {
-                Phase::Flushing => Unread::ToGive,
-                _ => Unread::Known,
-            };
+            let unread = self.unread();
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
             let mut session_cx = SessionContext {
                 local: &mut state.local,
@@ -450,6 +468,11 @@ impl<V: Service> Connection<V> {
         match flush(self.socket.as_fd(), output, &mut state.counts.sent_bytes) {
             Ok(Flushed::All) => self.output = None,
             Ok(flushed) => {
+                if flushed == Flushed::Full && self.ready.intersects(Readiness::ERROR) {
+                    // The error is the loop's, which could not watch the socket.
+                    output.clear();
+                    return self.fail(state);
+                }
                 self.ready = match flushed {
                     Flushed::Full => self.ready.without(Readiness::WRITE),
                     _ => self.ready | Readiness::WRITE,
