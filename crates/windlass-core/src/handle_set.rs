@@ -154,9 +154,12 @@ impl HandleSet {
     /// Notes that a handle reported; with [`Notify::Once`] it is silent from now on.
     #[inline]
     pub(crate) fn note_report(&mut self, index: u32) {
+        if self.notify == Notify::Always {
+            return;
+        }
         let slot = &mut self.slots[index as usize];
         // A report may be older than the removal of what reported.
-        if self.notify == Notify::Once && !slot.applied.is_none() {
+        if !slot.applied.is_none() {
             slot.disarmed = true;
         }
     }

@@ -137,7 +137,7 @@ impl<P> Engine<P> {
     /// Step 4, dispatch: the next event whose handler is to run in this turn, or nothing if the
     /// turn is over. `now` restarts timeouts and is held against the dispatch limit; a driver
     /// without such a limit may hand in the turn's.
-    #[inline]
+    #[inline(always)]
     pub fn dispatch(&mut self, turn: &mut Turn, now: Instant) -> Option<Call<P>> {
         let priority = turn.priority?;
         loop {
@@ -167,7 +167,7 @@ impl<P> Engine<P> {
     }
 
     /// Moves an event from active to in flight.
-    #[inline]
+    #[inline(always)]
     fn call(&mut self, turn: &mut Turn, index: u32, payload: P, now: Instant) -> Call<P> {
         let head = self.events.head_mut(index);
         head.set_active(false);
@@ -251,7 +251,7 @@ impl<P> Engine<P> {
     ///
     /// An event that was removed meanwhile is released whatever the answer: a slot's next occupant
     /// is never touched.
-    #[inline]
+    #[inline(always)]
     pub fn settle(
         &mut self,
         token: InFlight,
