@@ -1,14 +1,12 @@
 //! The `windlass` program. See `windlass --help`.
 
 #![forbid(unsafe_code)]
-#![expect(
-    clippy::print_stderr,
-    reason = "a program that reports on standard error"
-)]
 
 mod serve;
 
 use std::error::Error;
+use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -34,10 +32,16 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("windlass: {}", chain(&*error));
+            say(format_args!("{}", chain(&*error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reports on standard error. That nobody reads there, or can, must not end the program in another
+/// way than it would, as it might with `eprintln!`.
+fn say(what: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "windlass: {what}");
 }
 
 /// An error with its causes, in one line.

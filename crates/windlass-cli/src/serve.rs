@@ -3,8 +3,7 @@
 mod log_sink;
 
 use std::error::Error;
-use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -19,6 +18,7 @@ use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat, StaticFiles};
 use windlass_sys::limits::raise_descriptor_limit;
 
 use self::log_sink::LogSink;
+use crate::say;
 
 /// What `windlass serve` is told.
 #[derive(Args, Debug)]
@@ -31,7 +31,8 @@ pub(crate) struct ServeArguments {
     #[arg(default_value = ".")]
     dir: PathBuf,
 
-    /// Where to listen; port 0 takes a free one. May be given several times.
+    /// Where to listen: a numeric address, as in 127.0.0.1:8080 or [::1]:8080; port 0 takes a free
+    /// one. May be given several times.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: Vec<SocketAddr>,
 
@@ -43,7 +44,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     stop_deadline: u64,
 
-    /// The most connections at once.
+    /// The most connections at once; fewer if the limit of descriptors leaves too little for files.
     #[arg(long, value_name = "COUNT", default_value = "65536")]
     connections_max: NonZeroUsize,
 }
@@ -78,11 +79,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     if let (Some(format), Some(sink)) = (format, &sink) {
         config.access_log = Some(AccessLog::new(Arc::clone(sink) as _, format));
     }
-    // With fewer there is still the pause at EMFILE.
-    let _ = raise_descriptor_limit(DESCRIPTORS_WANTED);
+    // A limit that can't be raised or read is found out by the pauses at EMFILE.
+    let descriptors = raise_descriptor_limit(DESCRIPTORS_WANTED).unwrap_or(DESCRIPTORS_WANTED);
+    let connections_max = usize::try_from(connections_of(descriptors)).unwrap_or(usize::MAX);
     let service = Arc::new(HttpService::new(files, config));
     let limits = Limits {
-        connections_max: arguments.connections_max.get(),
+        connections_max: connections_max.min(arguments.connections_max.get()),
         stop_deadline: Duration::from_secs(arguments.stop_deadline),
         ..Limits::default()
     };
@@ -134,10 +136,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reports on standard error. That nobody reads there, or can, must not end the server, as it
-/// would with `eprintln!`.
-fn say(what: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "windlass: {what}");
+/// How many connections are accepted with so many descriptors: an eighth, 64 at the least but no
+/// more than half, is kept for the files that are sent.
+fn connections_of(descriptors: u64) -> u64 {
+    descriptors - (descriptors / 8).max(64).min(descriptors / 2)
 }
 
 /// An error that says what was tried, and what to do about it where that is known.
@@ -162,4 +164,18 @@ fn explain_bind(error: BindError) -> Box<dyn Error> {
         _ => return error.into(),
     };
     format!("listen on {addr}: {hint}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_left_for_files() {
+        assert_eq!(connections_of(1 << 20), 917_504);
+        assert_eq!(connections_of(1024), 896);
+        assert_eq!(connections_of(256), 192);
+        assert_eq!(connections_of(30), 15);
+        assert_eq!(connections_of(0), 0);
+    }
 }

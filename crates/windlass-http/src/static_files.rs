@@ -211,7 +211,9 @@ fn send(
         }
         Outcome::Send => {}
     }
-    let range = match request.header("range") {
+    // A field that may stand once, RFC 9110 section 14.2: twice it is as if it were not there.
+    let mut ranges = request.header_values("range");
+    let range = match ranges.next().filter(|_| ranges.next().is_none()) {
         Some(value) if request.method() == Method::Get && validators.judge_range(request) => {
             Range::parse(value, file.len)
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use crate::errno::retry_or_none;
@@ -24,14 +24,16 @@ pub enum Links {
     None,
 }
 
-/// Opens the directory at `path` as a place to look up from (`O_PATH`), open(2).
+/// Opens the directory at `path` as a place to look up from (`O_PATH`), open(2), and makes sure
+/// that this process may do so, faccessat2(2).
 ///
 /// # Errors
 ///
-/// `EACCES`, `EMFILE`, `ENFILE`, `ENOENT`, `ENOTDIR`.
+/// `EACCES` (also if the directory itself may not be searched), `EMFILE`, `ENFILE`, `ENOENT`, `ENOTDIR`.
 pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    rustix::fs::accessat(&fd, c".", Access::EXEC_OK, AtFlags::EACCESS)?;
     Ok(fd)
 }
 

@@ -347,6 +347,10 @@ impl<V: Service> Connection<V> {
         }
         if state.is_stopping() && !self.stop_told {
             self.stop_told = true;
+            if matches!(self.phase, Phase::Lingering { .. }) {
+                // Fully answered: the peer's close is not waited for.
+                return self.close_idle(state);
+            }
             if !matches!(self.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
                 self.stop(state, cx, now)?;
             }
