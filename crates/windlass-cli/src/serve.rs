@@ -31,8 +31,8 @@ pub(crate) struct ServeArguments {
     #[arg(default_value = ".")]
     dir: PathBuf,
 
-    /// Where to listen: a numeric address, as in 127.0.0.1:8080 or [::1]:8080; port 0 takes a free
-    /// one. May be given several times.
+    /// Where to listen: a numeric address, an IPv6 one in square brackets; port 0 takes a free one.
+    /// May be given several times.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     listen: Vec<SocketAddr>,
 
