@@ -475,7 +475,7 @@ impl<P> Engine<P> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_pending(&mut self, index: u32, pending: bool) {
         let head = self.events.head_mut(index);
         if head.is_pending() == pending {

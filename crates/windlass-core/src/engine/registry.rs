@@ -222,10 +222,14 @@ impl<P> Engine<P> {
     pub fn disarm(&mut self, id: EventId) -> Result<bool, EventError> {
         let index = self.events.find(id).ok_or(EventError::Gone)?;
         let was_armed = self.timers.disarm(index);
-        self.withdraw_timeout(index);
-        if self.events.head(index).kind == Kind::Timer {
-            self.make_inactive(index);
+        let head = *self.events.head(index);
+        if head.kind == Kind::Timer {
+            if head.is_active() {
+                self.make_inactive(index);
+            }
             self.set_pending(index, false);
+        } else {
+            self.withdraw_timeout(index);
         }
         Ok(was_armed)
     }

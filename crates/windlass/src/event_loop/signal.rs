@@ -154,6 +154,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// Calls `handle` when `signal` was delivered to the process, to whichever thread. Deliveries
     /// may merge.
     ///
+    /// What the process did with the signal before is restored when its last event is gone. Programs
+    /// that are started meanwhile have it at its default, also if it was ignored: execve(2) knows
+    /// no other way back from a handler.
+    ///
     /// # Errors
     ///
     /// If the signal can't be caught (`SIGKILL`, `SIGSTOP`), is a fault of the thread itself
