@@ -276,8 +276,14 @@ fn spawned_programs_see_the_original_mask_and_dispositions() {
                     .map(str::to_owned)
                     .collect()
             };
+            let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGCHLD, USR1];
+            for signo in signals {
+                // A job in the background starts with SIGINT ignored.
+                // SAFETY: a signal gets its default; no handler is involved.
+                unsafe { libc::signal(signo, libc::SIG_DFL) };
+            }
             let before: Vec<String> = look();
-            let _channel = watching(&[libc::SIGINT, libc::SIGTERM, libc::SIGCHLD, USR1]);
+            let _channel = watching(&signals);
             assert_eq!(look(), before);
         },
     );
