@@ -222,11 +222,12 @@ impl<P> Engine<P> {
         self.counters.holds_max = self.counters.holds;
     }
 
-    /// Whether [`activate`](Self::activate) must be told the time: something has a deadline.
+    /// Whether [`activate`](Self::activate) must be told the time: something has a deadline, or the
+    /// dispatch limit counts from it.
     #[must_use]
     #[inline]
     pub fn has_deadlines(&self) -> bool {
-        !self.timers.is_empty() || self.control.exit_deadline.is_some()
+        !self.timers.is_empty() || self.control.exit_deadline.is_some() || self.is_timed()
     }
 
     /// Whether [`dispatch`](Self::dispatch) must be told the time for its next event: a timeout
@@ -234,21 +235,21 @@ impl<P> Engine<P> {
     #[must_use]
     #[inline]
     pub fn needs_time(&self, turn: &token::Turn) -> bool {
-        if self
-            .config
-            .dispatch_limit
-            .is_some_and(|limit| limit.interval.is_some())
-        {
-            return true;
-        }
         // The first may have to wait for another handler of its handle, and the next be called.
-        if self.tracks_handles && self.counters.in_flight > 0 {
+        if self.is_timed() || self.tracks_handles && self.counters.in_flight > 0 {
             return true;
         }
         let first = turn
             .priority
             .and_then(|priority| self.ready.first(priority));
         first.is_some_and(|index| self.events.slot(index).timeout.is_some())
+    }
+
+    /// Whether the time that a turn takes is limited.
+    #[inline]
+    fn is_timed(&self) -> bool {
+        let limit = self.config.dispatch_limit;
+        limit.is_some_and(|limit| limit.interval.is_some())
     }
 
     /// When the next timer is due.

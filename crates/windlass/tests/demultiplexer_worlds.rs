@@ -56,7 +56,7 @@ impl Real {
 
 impl World for Real {
     fn demultiplexer(&mut self) -> &mut dyn EventDemultiplexer {
-        &mut self.demultiplexer
+        &mut *self.demultiplexer
     }
 
     fn handle(&mut self) -> RawHandle {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
-    Call, Disposition, EventDemultiplexer, EventId, Happened, InFlight, Instant, Readiness,
-    RunMode, Settled, Step, StopReason, Turn, TurnEnd, WaitPlan, WatcherCall, WatcherKind,
+    Call, Disposition, EventId, Happened, InFlight, Instant, Readiness, RunMode, Settled, Step,
+    StopReason, Turn, TurnEnd, WaitPlan, WatcherCall, WatcherKind,
 };
 
 use crate::event_loop::config::{PanicPolicy, PanicReport};
@@ -38,9 +38,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         };
         self.wait(&plan)?;
         self.gather_signals();
-        let limit = self.config.engine.dispatch_limit;
-        let is_timed = limit.is_some_and(|limit| limit.interval.is_some());
-        let now = if is_timed || self.engine.has_deadlines() {
+        let now = if self.engine.has_deadlines() {
             self.now()
         } else {
             Instant::ZERO

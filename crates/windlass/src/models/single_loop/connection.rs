@@ -333,12 +333,7 @@ impl<V: Service> Connection<V> {
             && let Some(result) = slot.take()
         {
             self.phase = Phase::Reading;
-            let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-            let mut session_cx = SessionContext {
-                local: &mut state.local,
-                output,
-                now,
-            };
+            let mut session_cx = context(&mut self.output, state, now);
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, Unread::ToGive)?;
@@ -360,12 +355,7 @@ impl<V: Service> Connection<V> {
 
     fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         let unread = self.unread();
-        let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-        let mut session_cx = SessionContext {
-            local: &mut state.local,
-            output,
-            now,
-        };
+        let mut session_cx = context(&mut self.output, state, now);
         let next = self.session.stop(&mut session_cx);
         let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
         self.follow(state, cx, next)?;
@@ -437,12 +427,7 @@ impl<V: Service> Connection<V> {
             && !matches!(self.phase, Phase::Closing { .. })
         {
             let unread = self.unread();
-            let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
-            let mut session_cx = SessionContext {
-                local: &mut state.local,
-                output,
-                now,
-            };
+            let mut session_cx = context(&mut self.output, state, now);
             let next = self.session.expire(&mut session_cx);
             self.follow(state, cx, next)?;
             if !matches!(self.phase, Phase::Closing { .. })
@@ -640,6 +625,19 @@ impl<V: Service> Connection<V> {
         } else {
             cx.arm_at(event, deadline)
         };
+    }
+}
+
+/// What a session is called with: output goes behind what is queued already, if anything is.
+fn context<'a, V: Service>(
+    queued: &'a mut Option<Box<Output>>,
+    state: &'a mut ServerState<V>,
+    now: Now,
+) -> SessionContext<'a, V::Local> {
+    SessionContext {
+        local: &mut state.local,
+        output: queued.as_deref_mut().unwrap_or(&mut state.output),
+        now,
     }
 }
 
