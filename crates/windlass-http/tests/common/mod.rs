@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use windlass::session::{
-    Front, Input, Next, Now, Output, OutputLimits, Peer, Service, Session, SessionContext,
+    Front, Input, Next, Notifier, Now, Output, OutputLimits, Peer, Service, Session,
+    SessionContext, Wakeups,
 };
 use windlass_http::{
     Answered, FixedResponse, Handler, HttpConfig, HttpService, Methods, Request, Responder,
@@ -20,6 +21,8 @@ pub struct Connection<S: Service> {
     pub local: S::Local,
     pub output: Output,
     pub now: Now,
+    /// Made when the session asks for it.
+    pub notifier: Option<Notifier>,
     /// Input that the session has not consumed.
     pending: Vec<u8>,
     ended: bool,
@@ -42,9 +45,7 @@ impl<S: Service> Connection<S> {
             ..Now::default()
         };
         let mut local = service.local();
-        let peer = Peer {
-            remote: Some(([192, 0, 2, 1], 4711).into()),
-        };
+        let peer = Peer::new(Some(([192, 0, 2, 1], 4711).into()));
         let session = service.open(&mut local, &peer, now);
         Self {
             session,
@@ -54,6 +55,7 @@ impl<S: Service> Connection<S> {
                 low_bytes: 16 * 1024,
             }),
             now,
+            notifier: None,
             pending: Vec::new(),
             ended: false,
             sent: Vec::new(),
@@ -115,6 +117,15 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Calls the session if it was notified; answers whether it was.
+    pub fn serve_notification(&mut self) -> bool {
+        let notified = self.notifier.as_ref().is_some_and(Notifier::take);
+        if notified {
+            self.run();
+        }
+        notified
+    }
+
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.sent).into_owned()
     }
@@ -131,10 +142,12 @@ impl<S: Service> Connection<S> {
         &mut self,
         f: impl FnOnce(&mut S::Session, &mut SessionContext<'_, S::Local>) -> R,
     ) -> R {
+        let make = || Notifier::new(|| {});
         let mut cx = SessionContext {
             local: &mut self.local,
             output: &mut self.output,
             now: self.now,
+            wakeups: Wakeups::new(&mut self.notifier, &make),
         };
         f(&mut self.session, &mut cx)
     }
@@ -160,7 +173,7 @@ impl<S: Service> Connection<S> {
 
     fn follow(&mut self, next: Next) {
         match next {
-            Next::Read => {}
+            Next::Read | Next::Wait => {}
             Next::Flush => self.flushes += 1,
             Next::Job(job) if self.hold_jobs => self.held = Some(job),
             Next::Job(job) => {

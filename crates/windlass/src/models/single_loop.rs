@@ -161,7 +161,13 @@ impl<V: Service> SingleLoopBuilder<V> {
         } else {
             Trigger::Level
         };
-        let mut state = ServerState::new(self.service, self.limits, pool, trigger);
+        let mut state = ServerState::new(
+            self.service,
+            self.limits,
+            pool,
+            trigger,
+            event_loop.wake_flag(),
+        );
         let mut addrs = Vec::new();
         for listener in listeners {
             let registered = TcpListener::from(listener);

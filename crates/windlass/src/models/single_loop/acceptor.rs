@@ -67,7 +67,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
             match net::accept(self.listener.as_fd()) {
                 Ok(Some((socket, remote))) => {
                     self.pause = PAUSE_MIN;
-                    open(state, cx, socket, Peer { remote });
+                    open(state, cx, socket, Peer::new(remote));
                 }
                 Ok(None) => break,
                 // That one connection is gone already.

@@ -3,7 +3,7 @@
 //! # States
 //!
 //! ```text
-//! Reading ⇄ Flushing (the session waits for its output)
+//! Reading ⇄ Flushing (the session waits for its output) ⇄ Waiting (for a notification)
 //!    ⇅         ⇅
 //!   Working (a job runs)            any ──▶ gone (error, reset, abort)
 //!    │
@@ -15,18 +15,19 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened, Instant, Interest, Readiness, Trigger};
+use windlass_core::{Disposition, EventId, Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
 use super::flush::{FlushError, Flushed, flush};
 use super::state::{OpenGuard, ServerState};
-use crate::event_loop::{Context, EventHandler};
+use crate::event_loop::{Context, EventHandler, WakeFlag};
 use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{
-    Input, Job, JobFailed, JobResult, Next, Now, Output, Peer, Progress, Service, Session,
-    SessionContext,
+    Input, Job, JobFailed, JobResult, Next, Notifier, Now, Output, Peer, Progress, Service,
+    Session, SessionContext, Wakeups,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -39,6 +40,8 @@ pub(super) struct Connection<V: Service> {
     carry: Vec<u8>,
     /// Output that the socket did not take.
     output: Option<Box<Output>>,
+    /// Made when the session asks for it.
+    notifier: Option<Notifier>,
     phase: Phase,
     interest: Interest,
     input_ended: bool,
@@ -58,10 +61,12 @@ pub(super) struct Connection<V: Service> {
 enum Phase {
     Reading,
     Flushing,
+    /// For a notification. Input is kept meanwhile, as far as there is room.
+    Waiting,
     /// A job runs, or waits for room in the pool; its result is put there.
     Working(Rc<Cell<Option<JobResult>>>),
     /// A job that found the pool full.
-    Waiting(Job),
+    Queued(Job),
     /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
     /// everything.
     Closing {
@@ -107,6 +112,7 @@ impl<V: Service> Connection<V> {
             session,
             carry: Vec::new(),
             output: None,
+            notifier: None,
             phase: Phase::Reading,
             interest: Self::reading(edge),
             input_ended: false,
@@ -154,7 +160,7 @@ impl<V: Service> Connection<V> {
         }
         if self.ready.intersects(Readiness::READ) {
             match self.phase {
-                Phase::Reading if self.interest.contains(Interest::READ) => {
+                Phase::Reading | Phase::Waiting if self.interest.contains(Interest::READ) => {
                     self.read(state, cx, now)?;
                 }
                 Phase::Closing { .. } if self.interest.contains(Interest::READ) => {
@@ -178,6 +184,10 @@ impl<V: Service> Connection<V> {
         let have = self.unpack(state);
         let room = &mut state.input[have..];
         if room.is_empty() {
+            if matches!(self.phase, Phase::Waiting) {
+                // Full: the rest stays where it is until the session goes on.
+                return Ok(());
+            }
             // The session leaves more than the limit.
             return self.fail(state);
         }
@@ -240,10 +250,13 @@ impl<V: Service> Connection<V> {
                 ended: self.input_ended,
             };
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+            let (event, flag) = (cx.event(), &state.wake_flag);
+            let make = || notifier_of(flag, event);
             let mut session_cx = SessionContext {
                 local: &mut state.local,
                 output,
                 now,
+                wakeups: Wakeups::new(&mut self.notifier, &make),
             };
             let Progress { consumed, next } = self.session.advance(&mut session_cx, input);
             at += consumed;
@@ -279,9 +292,10 @@ impl<V: Service> Connection<V> {
     fn follow(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, next: Next) -> Step {
         match next {
             // It goes on waiting for its job.
-            Next::Read | Next::Flush if self.has_job() => {}
+            Next::Read | Next::Flush | Next::Wait if self.has_job() => {}
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
+            Next::Wait => self.phase = Phase::Waiting,
             Next::Job(job) => self.start_job(state, cx, job)?,
             Next::Close => {
                 self.phase = Phase::Closing {
@@ -299,7 +313,7 @@ impl<V: Service> Connection<V> {
     }
 
     fn has_job(&self) -> bool {
-        matches!(self.phase, Phase::Working(_) | Phase::Waiting(_))
+        matches!(self.phase, Phase::Working(_) | Phase::Queued(_))
     }
 
     /// Hands a job to the pool; its result activates this connection's event.
@@ -319,7 +333,7 @@ impl<V: Service> Connection<V> {
         self.phase = match submitted {
             Ok(_) => Phase::Working(result),
             Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
-                Phase::Waiting(error.rejected.0)
+                Phase::Queued(error.rejected.0)
             }
             // The pool is shut down: nobody will do it.
             Err(_) => return self.fail(state),
@@ -327,18 +341,28 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    /// Woken by the loop itself: a job's result, a stop, or a turn that was given up for others.
+    /// Woken by the loop itself: a job's result, a notification, a stop, or a turn that was given up
+    /// for others.
     fn on_activation(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         if let Phase::Working(slot) = &self.phase
             && let Some(result) = slot.take()
         {
             self.phase = Phase::Reading;
-            let mut session_cx = context(&mut self.output, state, now);
+            let make = notifier_maker(state, cx.event());
+            let slots = (&mut self.output, &mut self.notifier);
+            let mut session_cx = context(slots, &make, state, now);
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, Unread::ToGive)?;
         } else if matches!(self.phase, Phase::Flushing) {
             self.go_on(state, cx, now, Unread::Known)?;
+        }
+        // While it waits for something else, it will be called again without being told.
+        if self.notifier.as_ref().is_some_and(Notifier::take)
+            && matches!(self.phase, Phase::Reading | Phase::Waiting)
+        {
+            let len = self.unpack(state);
+            self.advance(state, cx, len, now)?;
         }
         if state.is_stopping() && !self.stop_told {
             self.stop_told = true;
@@ -355,7 +379,9 @@ impl<V: Service> Connection<V> {
 
     fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         let unread = self.unread();
-        let mut session_cx = context(&mut self.output, state, now);
+        let make = notifier_maker(state, cx.event());
+        let slots = (&mut self.output, &mut self.notifier);
+        let mut session_cx = context(slots, &make, state, now);
         let next = self.session.stop(&mut session_cx);
         let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
         self.follow(state, cx, next)?;
@@ -366,10 +392,10 @@ impl<V: Service> Connection<V> {
     }
 
     /// Whether a session that answers "more input" to something else must be given what is left:
-    /// it waited for its output and has not seen that.
+    /// it waited for something else and may not have looked at it.
     fn unread(&self) -> Unread {
         match self.phase {
-            Phase::Flushing => Unread::ToGive,
+            Phase::Flushing | Phase::Waiting => Unread::ToGive,
             _ => Unread::Known,
         }
     }
@@ -395,7 +421,7 @@ impl<V: Service> Connection<V> {
         self.flush(state, now)?;
         let goes_on = match self.phase {
             Phase::Flushing => self.is_low(),
-            Phase::Reading => unread == Unread::ToGive || self.input_ended,
+            Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };
         if goes_on {
@@ -415,8 +441,8 @@ impl<V: Service> Connection<V> {
             let _ = net::set_linger_zero(self.socket.as_fd());
             return Err(Gone);
         }
-        if let Phase::Waiting(_) = self.phase
-            && let Phase::Waiting(job) = std::mem::replace(&mut self.phase, Phase::Reading)
+        if let Phase::Queued(_) = self.phase
+            && let Phase::Queued(job) = std::mem::replace(&mut self.phase, Phase::Reading)
         {
             self.start_job(state, cx, job)?;
         }
@@ -427,7 +453,9 @@ impl<V: Service> Connection<V> {
             && !matches!(self.phase, Phase::Closing { .. })
         {
             let unread = self.unread();
-            let mut session_cx = context(&mut self.output, state, now);
+            let make = notifier_maker(state, cx.event());
+            let slots = (&mut self.output, &mut self.notifier);
+            let mut session_cx = context(slots, &make, state, now);
             let next = self.session.expire(&mut session_cx);
             self.follow(state, cx, next)?;
             if !matches!(self.phase, Phase::Closing { .. })
@@ -572,6 +600,9 @@ impl<V: Service> Connection<V> {
         self.paused = full || self.paused && !low;
         let reads = match self.phase {
             Phase::Reading => !self.input_ended && !self.paused,
+            Phase::Waiting => {
+                !self.input_ended && !self.paused && self.carry.len() < state.input.len()
+            }
             Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
             Phase::Lingering { .. } => true,
             _ => false,
@@ -606,7 +637,7 @@ impl<V: Service> Connection<V> {
         let mut deadline = match self.phase {
             Phase::Lingering { until, .. } => until,
             Phase::Closing { .. } => Instant::FAR,
-            Phase::Waiting(_) => cx.now() + POOL_RETRY,
+            Phase::Queued(_) => cx.now() + POOL_RETRY,
             _ => self.session.deadline().unwrap_or(Instant::FAR),
         };
         if self.output.is_some() {
@@ -630,7 +661,8 @@ impl<V: Service> Connection<V> {
 
 /// What a session is called with: output goes behind what is queued already, if anything is.
 fn context<'a, V: Service>(
-    queued: &'a mut Option<Box<Output>>,
+    (queued, notifier): (&'a mut Option<Box<Output>>, &'a mut Option<Notifier>),
+    make: &'a dyn Fn() -> Notifier,
     state: &'a mut ServerState<V>,
     now: Now,
 ) -> SessionContext<'a, V::Local> {
@@ -638,7 +670,23 @@ fn context<'a, V: Service>(
         local: &mut state.local,
         output: queued.as_deref_mut().unwrap_or(&mut state.output),
         now,
+        wakeups: Wakeups::new(notifier, make),
     }
+}
+
+fn notifier_maker<V: Service>(
+    state: &ServerState<V>,
+    event: EventId,
+) -> impl Fn() -> Notifier + use<V> {
+    let flag = Arc::clone(&state.wake_flag);
+    move || notifier_of(&flag, event)
+}
+
+/// What activates a connection's event from any thread. It names nothing when the connection is
+/// gone.
+fn notifier_of(flag: &Arc<WakeFlag>, event: EventId) -> Notifier {
+    let flag = Arc::clone(flag);
+    Notifier::new(move || flag.complete(event))
 }
 
 impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {

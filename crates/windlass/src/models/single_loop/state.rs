@@ -8,7 +8,7 @@ use std::time::Duration;
 use windlass_core::{Disposition, EventId, Instant, Trigger};
 use windlass_sys::clock;
 
-use crate::event_loop::{Context, Reactor};
+use crate::event_loop::{Context, Reactor, WakeFlag};
 use crate::models::limits::{Limits, ServerReport};
 use crate::pool::WorkerPool;
 use crate::session::{Now, Output, Service};
@@ -35,6 +35,8 @@ pub struct ServerState<V: Service> {
     /// How connections are watched: for edges where the back end can, which spares the kernel a
     /// second look at each socket that it reported.
     pub(super) trigger: Trigger,
+    /// Through it notifiers reach the loop.
+    pub(super) wake_flag: Arc<WakeFlag>,
     phase: Phase,
     wall: WallClock,
 }
@@ -66,7 +68,13 @@ struct WallClock {
 const WALL_CLOCK_MAX_AGE: Duration = Duration::from_secs(1);
 
 impl<V: Service> ServerState<V> {
-    pub(super) fn new(service: Arc<V>, limits: Limits, pool: WorkerPool, trigger: Trigger) -> Self {
+    pub(super) fn new(
+        service: Arc<V>,
+        limits: Limits,
+        pool: WorkerPool,
+        trigger: Trigger,
+        wake_flag: Arc<WakeFlag>,
+    ) -> Self {
         let local = service.local();
         Self {
             service,
@@ -81,6 +89,7 @@ impl<V: Service> ServerState<V> {
             acceptors: Vec::new(),
             waits_for_room: false,
             trigger,
+            wake_flag,
             phase: Phase::Serving,
             wall: WallClock::default(),
         }
