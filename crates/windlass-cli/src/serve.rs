@@ -1,76 +1,41 @@
 //! `windlass serve`: a directory over HTTP, from a single-threaded event loop.
 
+mod args;
+mod config;
 mod log_sink;
+mod units;
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
-use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use clap::{Args, ValueEnum};
 use windlass::Disposition::Keep;
 use windlass::event_loop::{LoopConfig, PanicPolicy, Signal};
 use windlass::models::{BindError, Limits, SingleLoop};
 use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat, StaticFiles};
 use windlass_sys::limits::raise_descriptor_limit;
 
+pub(crate) use self::args::ServeArguments;
+use self::config::{AccessLogFormat, Config};
 use self::log_sink::LogSink;
 use crate::say;
-
-/// What `windlass serve` is told.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Stops gracefully on SIGINT (Ctrl-C) and SIGTERM: no new connections, answers that are under way
-are finished. A second signal stops at once. The environment variable WINDLASS_BACKEND forces the
-method that waits for events: epoll, poll or select.")]
-pub(crate) struct ServeArguments {
-    /// The directory to serve.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
-
-    /// Where to listen: a numeric address, an IPv6 one in square brackets; port 0 takes a free one.
-    /// May be given several times.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    listen: Vec<SocketAddr>,
-
-    /// How each request is logged on standard output.
-    #[arg(long, value_enum, default_value_t = Log::Common)]
-    access_log: Log,
-
-    /// How long a graceful stop waits for connections before it cuts them, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    stop_deadline: u64,
-
-    /// The most connections at once; fewer if the limit of descriptors leaves too little for files.
-    #[arg(long, value_name = "COUNT", default_value = "65536")]
-    connections_max: NonZeroUsize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Log {
-    /// The combined log format: with referrer and user agent.
-    Combined,
-    /// The common log format.
-    Common,
-    /// No log.
-    Off,
-}
 
 /// Descriptors asked for: each connection takes one, each file that is sent another.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
 /// Serves until a signal says to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
-    let files = StaticFiles::new(&arguments.dir)
-        .map_err(|error| explain(&error, format!("serve {}", arguments.dir.display())))?;
+    let settings = Config::gather(arguments)?;
+    if arguments.print_config {
+        return crate::manual::print(config::to_toml(&settings).as_bytes());
+    }
+    let files = StaticFiles::new(&settings.dir)
+        .map_err(|error| explain(&error, format!("serve {}", settings.dir.display())))?;
     let mut config = HttpConfig::default();
-    let format = match arguments.access_log {
-        Log::Combined => Some(LogFormat::Combined),
-        Log::Common => Some(LogFormat::Common),
-        Log::Off => None,
+    let format = match settings.access_log.format {
+        AccessLogFormat::Combined => Some(LogFormat::Combined),
+        AccessLogFormat::Common => Some(LogFormat::Common),
+        AccessLogFormat::Json | AccessLogFormat::Off => None,
     };
     let sink = match format {
         Some(_) => Some(Arc::new(Mutex::new(LogSink::open(io::stdout())?))),
@@ -84,8 +49,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     let connections_max = usize::try_from(connections_of(descriptors)).unwrap_or(usize::MAX);
     let service = Arc::new(HttpService::new(files, config));
     let limits = Limits {
-        connections_max: connections_max.min(arguments.connections_max.get()),
-        stop_deadline: Duration::from_secs(arguments.stop_deadline),
+        connections_max: connections_max.min(settings.limits.connections.get()),
+        stop_deadline: settings.stop.deadline.0,
         ..Limits::default()
     };
     let loop_config = LoopConfig {
@@ -98,7 +63,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     let mut builder = SingleLoop::builder(Arc::clone(&service))
         .limits(limits)
         .loop_config(loop_config);
-    for &addr in &arguments.listen {
+    for &addr in settings.tcp_listeners() {
         builder = builder.listen(addr);
     }
     let mut server = builder.build().map_err(explain_bind)?;
@@ -117,7 +82,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     for addr in server.local_addrs() {
         say(format_args!(
             "serving {} at http://{addr}/",
-            arguments.dir.display()
+            settings.dir.display()
         ));
     }
     let report = server.run()?;
