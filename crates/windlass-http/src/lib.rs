@@ -51,7 +51,7 @@ mod static_files;
 mod status;
 mod syntax;
 
-pub use self::access_log::{AccessLog, LogFormat};
+pub use self::access_log::{AccessLog, LogFormat, UserNames};
 pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;

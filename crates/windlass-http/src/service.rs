@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass::session::{Now, Peer, Service};
 
-use crate::access_log::{self, LoggedAnswer, LoggedRequest};
+use crate::access_log::{self, KeptRequest, LoggedAnswer, LoggedRequest};
 use crate::config::HttpConfig;
 use crate::date::CachedDate;
 use crate::handler::Handler;
@@ -73,6 +73,7 @@ impl<H: Handler> Service for HttpService<H> {
         HttpLocal {
             shared: Arc::clone(&self.shared),
             scratch: Vec::with_capacity(1024),
+            now: Now::default(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
             log_lines: Vec::new(),
@@ -100,6 +101,8 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) shared: Arc<Shared<H>>,
     /// Where heads of answers are gathered.
     pub(crate) scratch: Vec<u8>,
+    /// The time of the call that is under way.
+    now: Now,
     pub(crate) date: CachedDate,
     pub(crate) known_host: KnownHost,
     /// Lines of the access log that are not written yet.
@@ -113,32 +116,29 @@ impl<H: Handler> HttpLocal<H> {
         self.shared.config.access_log.is_some()
     }
 
+    /// Notes the time of a call.
+    #[inline]
+    pub(crate) fn see(&mut self, now: Now) {
+        self.now = now;
+        self.date.update(now.unix_ms);
+    }
+
     /// Appends a line to the access log, if there is one.
     pub(crate) fn log(&mut self, peer: Peer, request: Logged<'_>, status: Status, body_bytes: u64) {
         let Some(log) = &self.shared.config.access_log else {
             return;
         };
-        let date = self.date.text();
         let answer = LoggedAnswer {
-            peer: peer.remote,
-            date,
+            peer,
+            date: self.date.text(),
+            now: self.now,
             status,
             body_bytes,
         };
-        let buf = &mut self.log_lines;
+        let lines = &mut self.log_lines;
         match request {
-            Logged::Now(request) => access_log::write_line(
-                buf,
-                answer,
-                |buf| request.write_request(buf),
-                |buf| request.write_tail(log.format(), buf),
-            ),
-            Logged::Kept(kept) => access_log::write_line(
-                buf,
-                answer,
-                |buf| buf.extend_from_slice(&kept.request),
-                |buf| buf.extend_from_slice(&kept.tail),
-            ),
+            Logged::Now(request) => log.line_now(lines, &request, &answer),
+            Logged::Kept(kept) => log.line_kept(lines, kept, &answer),
         }
         if access_log::is_full(&self.log_lines) {
             self.write_log();
@@ -147,12 +147,10 @@ impl<H: Handler> HttpLocal<H> {
 
     /// What of `request` must be kept to log it later; nothing if there is no log.
     pub(crate) fn keep_for_log(&self, request: LoggedRequest<'_>) -> KeptRequest {
-        let mut kept = KeptRequest::default();
-        if let Some(log) = &self.shared.config.access_log {
-            request.write_request(&mut kept.request);
-            request.write_tail(log.format(), &mut kept.tail);
-        }
-        kept
+        let log = self.shared.config.access_log.as_ref();
+        log.map_or_else(KeptRequest::default, |log| {
+            log.keep(&request, self.now.monotonic)
+        })
     }
 
     fn write_log(&mut self) {
@@ -178,11 +176,4 @@ impl<H: Handler> fmt::Debug for HttpLocal<H> {
 pub(crate) enum Logged<'a> {
     Kept(&'a KeptRequest),
     Now(LoggedRequest<'a>),
-}
-
-/// The parts of a log line that the request adds, kept while a job runs.
-#[derive(Debug, Default)]
-pub(crate) struct KeptRequest {
-    request: Vec<u8>,
-    tail: Vec<u8>,
 }

@@ -18,13 +18,14 @@ use windlass::session::{
 };
 
 use self::exchange::internal_error;
+use crate::access_log::KeptRequest;
 use crate::body::{BodyDecoder, Framing};
 use crate::config::{HttpConfig, Timeouts};
 use crate::handler::Handler;
 use crate::refusal::Refusal;
 use crate::responder::{Framer, Persistence};
 use crate::response::Response;
-use crate::service::{HttpLocal, KeptRequest, Logged};
+use crate::service::{HttpLocal, Logged};
 use crate::status::Status;
 
 /// The state machine of one HTTP/1.1 connection. Made by
@@ -185,7 +186,7 @@ impl<H: Handler> Session for HttpSession<H> {
     type Local = HttpLocal<H>;
 
     fn advance(&mut self, cx: &mut SessionContext<'_, Self::Local>, input: Input<'_>) -> Progress {
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         let mut consumed = 0;
         loop {
             let rest = &input.bytes[consumed..];
@@ -248,7 +249,7 @@ impl<H: Handler> Session for HttpSession<H> {
                 return Next::Read;
             }
         };
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         let PendingJob {
             mut framer,
             framing,
@@ -276,7 +277,7 @@ impl<H: Handler> Session for HttpSession<H> {
     }
 
     fn expire(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         match self.phase {
             Phase::Head if self.scanned_bytes > 0 => {
                 let refusal =

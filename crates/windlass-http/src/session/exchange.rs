@@ -263,6 +263,8 @@ fn logged_request<'a>(request: &Request<'a>) -> LoggedRequest<'a> {
             request.head.raw_target,
             request.version().name(),
         )),
+        authorization: request.header("authorization"),
+        host: request.header("host"),
         referer: request.header("referer"),
         user_agent: request.header("user-agent"),
     }
