@@ -29,6 +29,8 @@ pub(crate) struct Head<'a> {
     pub(crate) persistent: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
+    /// Whether the client offers another protocol to go on in (RFC 9110 section 7.8).
+    pub(crate) upgrades: bool,
 }
 
 impl<'a> Head<'a> {
@@ -92,6 +94,10 @@ impl<'a> Head<'a> {
             framing,
             persistent,
             expects_continue: expect == Expect::Continue && !framing.is_none(),
+            upgrades: fields.upgrade
+                && fields.has_upgrade
+                && version == Version::Http11
+                && framing.is_none(),
         })
     }
 }
@@ -118,6 +124,9 @@ struct Fields<'a> {
     expect: Expect,
     close: bool,
     keep_alive: bool,
+    /// As an option of the connection.
+    upgrade: bool,
+    has_upgrade: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -147,10 +156,12 @@ impl<'a> Fields<'a> {
                         _ => Expect::Other,
                     };
                 }
+                (7, b'u') if name.eq_ignore_ascii_case("upgrade") => fields.has_upgrade = true,
                 (10, b'c') if name.eq_ignore_ascii_case("connection") => {
                     for option in list_members(value) {
                         fields.close |= option.eq_ignore_ascii_case(b"close");
                         fields.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                        fields.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
                     }
                 }
                 (14, b'c') if name.eq_ignore_ascii_case("content-length") => set_once(

@@ -3,6 +3,7 @@
 use httparse::Header;
 use windlass::session::{Now, Peer};
 
+use crate::body::Framing;
 use crate::head::Head;
 use crate::method::Method;
 
@@ -24,6 +25,15 @@ impl Version {
             Self::Http11 => "HTTP/1.1",
         }
     }
+}
+
+/// What a request's head tells of the length of its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// So many bytes; 0 is no body.
+    Known(u64),
+    /// The body is chunked.
+    Unknown,
 }
 
 /// The parts of a request target.
@@ -109,6 +119,26 @@ impl<'a> Request<'a> {
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name))
             .map(|header| header.value)
+    }
+
+    /// What is known of the length of the body before it came.
+    #[must_use]
+    pub fn body_length(&self) -> BodyLength {
+        match self.head.framing {
+            Framing::Chunked => BodyLength::Unknown,
+            Framing::Length(bytes) => BodyLength::Known(bytes),
+        }
+    }
+
+    /// The protocols that the client offers to go on in instead, a list (RFC 9110 section 7.8): the
+    /// value of `Upgrade`, if `Connection` names it and the request is HTTP/1.1 without a body.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<&'a str> {
+        if !self.head.upgrades {
+            return None;
+        }
+        self.header("upgrade")
+            .and_then(|value| str::from_utf8(value).ok())
     }
 
     /// Whom the request came from.

@@ -74,10 +74,12 @@ impl<H: Handler> Service for HttpService<H> {
             shared: Arc::clone(&self.shared),
             scratch: Vec::with_capacity(1024),
             now: Now::default(),
+            extra: Vec::new(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
             log_lines: Vec::new(),
             handler: self.shared.handler.local(),
+            answers: Box::new([0; STATUS_CODES]),
         }
     }
 
@@ -103,14 +105,41 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) scratch: Vec<u8>,
     /// The time of the call that is under way.
     now: Now,
+    /// Header lines that wrapping handlers have added to the answer that is being made.
+    pub(crate) extra: Vec<u8>,
     pub(crate) date: CachedDate,
     pub(crate) known_host: KnownHost,
     /// Lines of the access log that are not written yet.
     log_lines: Vec<u8>,
     pub(crate) handler: H::Local,
+    /// How many answers were given, by status code.
+    answers: Box<[u64; STATUS_CODES]>,
 }
 
+/// One more than the highest status code.
+const STATUS_CODES: usize = 600;
+
 impl<H: Handler> HttpLocal<H> {
+    /// How many answers this thread has given, by status code: only those that there were.
+    pub fn answers(&self) -> impl Iterator<Item = (u16, u64)> {
+        let counted = (0..).zip(self.answers.iter().copied());
+        counted.filter(|(_, count)| *count > 0)
+    }
+
+    /// What the handler keeps for this thread.
+    #[must_use]
+    pub fn handler(&self) -> &H::Local {
+        &self.handler
+    }
+
+    /// Counts an answer.
+    #[inline]
+    pub(crate) fn count(&mut self, status: Status) {
+        if let Some(count) = self.answers.get_mut(usize::from(status.code())) {
+            *count += 1;
+        }
+    }
+
     /// Whether requests are logged.
     pub(crate) fn logs(&self) -> bool {
         self.shared.config.access_log.is_some()
@@ -123,8 +152,9 @@ impl<H: Handler> HttpLocal<H> {
         self.date.update(now.unix_ms);
     }
 
-    /// Appends a line to the access log, if there is one.
+    /// Counts an answer, and appends a line to the access log, if there is one.
     pub(crate) fn log(&mut self, peer: Peer, request: Logged<'_>, status: Status, body_bytes: u64) {
+        self.count(status);
         let Some(log) = &self.shared.config.access_log else {
             return;
         };

@@ -5,7 +5,8 @@ use std::mem::MaybeUninit;
 use windlass::Instant;
 use windlass::session::SessionContext;
 
-use super::{HttpSession, PendingJob, Phase, Step, WaitsFor};
+use super::late::Late;
+use super::{HttpSession, Phase, Step, WaitsFor};
 use crate::access_log::LoggedRequest;
 use crate::body::Framing;
 use crate::config::Limits;
@@ -14,7 +15,7 @@ use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
 use crate::method::{Method, Methods};
 use crate::refusal::Refusal;
 use crate::request::{Request, Version};
-use crate::responder::{Framer, Outcome, Persistence, Responder};
+use crate::responder::{Framer, Kind, Outcome, Persistence, Responder};
 use crate::response::Response;
 use crate::service::{HttpLocal, Logged};
 use crate::status::Status;
@@ -111,16 +112,20 @@ impl<H: Handler> HttpSession<H> {
         let HttpLocal {
             shared,
             scratch,
+            extra,
             date,
             handler,
             ..
         } = &mut *cx.local;
         scratch.clear();
-        let mut outcome = Outcome::Nothing;
+        extra.clear();
+        let mut outcome = Outcome::default();
         let responder = Responder {
             output: cx.output,
             scratch,
+            extra,
             date: date.text(),
+            config: &shared.config,
             framer,
             outcome: &mut outcome,
         };
@@ -129,58 +134,78 @@ impl<H: Handler> HttpSession<H> {
         } else {
             Ok(responder.respond(answer_other_method(head, shared.methods)))
         };
-        let job = match outcome {
-            Outcome::Answered { status, body_bytes } => {
-                if cx.local.logs() {
-                    let logged = Logged::Now(logged_request(&request));
-                    cx.local.log(self.peer, logged, status, body_bytes);
-                }
-                None
-            }
-            Outcome::Job(job) if result.is_ok() => Some(job),
-            // The handler failed or dropped its responder.
-            Outcome::Job(_) | Outcome::Nothing => {
-                let logged = Logged::Now(logged_request(&request));
-                self.respond(cx, framer, logged, internal_error());
-                None
-            }
-        };
         self.scanned_bytes = 0;
         self.skipped_blank = false;
         self.waits_for = WaitsFor::Nothing;
         self.deadline = Instant::FAR;
-        if let Some(job) = job {
-            let kept = cx.local.keep_for_log(logged_request(&request));
-            let pending = PendingJob {
-                framer,
-                framing: head.framing,
-                kept,
-            };
-            self.phase = Phase::Job(Box::new(pending));
-            return Step::Job(head_len, job);
+        match outcome {
+            Outcome {
+                kind: Kind::Answered { status, body_bytes },
+                taker: None,
+                ..
+            } => {
+                if cx.local.logs() {
+                    let logged = Logged::Now(logged_request(&request));
+                    cx.local.log(self.peer, logged, status, body_bytes);
+                } else {
+                    cx.local.count(status);
+                }
+                self.go_on(cx, framer.persistence, head.framing);
+                if matches!(self.phase, Phase::Over) {
+                    Step::Over
+                } else {
+                    Step::Consumed(head_len)
+                }
+            }
+            outcome => self.keep(cx, &request, outcome, result.is_ok(), head_len),
         }
-        self.go_on(cx, framer.persistence, head.framing);
-        if matches!(self.phase, Phase::Over) {
-            Step::Over
-        } else {
-            Step::Consumed(head_len)
+    }
+
+    /// Remembers what must be of a request that is not answered at once, and goes on with it.
+    #[cold]
+    fn keep(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        request: &Request<'_>,
+        outcome: Outcome,
+        is_ok: bool,
+        head_len: usize,
+    ) -> Step {
+        let late = Late {
+            framer: self.framer(request.head, &cx.local.shared.config.limits),
+            kept: cx.local.keep_for_log(logged_request(request)),
+            extra: std::mem::take(&mut cx.local.extra),
+            taker: None,
+            body_bytes_max: cx.local.shared.config.limits.body_bytes,
+        };
+        match self.conclude(cx, outcome, is_ok, late) {
+            Step::Consumed(_) => Step::Consumed(head_len),
+            Step::Job(_, job) => Step::Job(head_len, job),
+            other => other,
         }
     }
 
     /// How the answer is framed, and whether it is the last.
+    #[inline]
     fn framer(&self, head: &Head<'_>, limits: &Limits) -> Framer {
         let too_long = matches!(head.framing, Framing::Length(len) if len > limits.drain_bytes);
+        let last_if_read = !head.persistent || self.stopping;
         // A client that waits for 100 Continue and gets a final answer may leave out the body, so
         // what comes next could be either (RFC 9110 section 10.1.1).
-        let last = !head.persistent || head.expects_continue || too_long || self.stopping;
-        let persistence = match head.version {
+        let last = last_if_read || head.expects_continue || too_long;
+        let persistence = |last| match head.version {
             _ if last => Persistence::Close,
             Version::Http10 => Persistence::PersistentHttp10,
             Version::Http11 => Persistence::Persistent,
         };
         Framer {
             head_only: head.method == Method::Head,
-            persistence,
+            version: head.version,
+            persistence: persistence(last),
+            persistence_if_read: persistence(last_if_read),
+            framing: head.framing,
+            expects_continue: head.expects_continue,
+            upgrades: head.upgrades,
         }
     }
 
@@ -193,7 +218,12 @@ impl<H: Handler> HttpSession<H> {
     ) -> Step {
         let framer = Framer {
             head_only: lines.starts_with(b"HEAD "),
+            version: Version::Http11,
             persistence: Persistence::Close,
+            persistence_if_read: Persistence::Close,
+            framing: Framing::Length(0),
+            expects_continue: false,
+            upgrades: false,
         };
         let response = Response::text(refusal.status, refusal.why);
         self.respond(cx, framer, Logged::Now(LoggedRequest::default()), response);
@@ -209,19 +239,27 @@ impl<H: Handler> HttpSession<H> {
         logged: Logged<'_>,
         response: Response,
     ) {
-        let HttpLocal { scratch, date, .. } = &mut *cx.local;
-        scratch.clear();
-        let mut outcome = Outcome::Nothing;
-        let (output, date) = (&mut *cx.output, date.text());
-        let responder = Responder {
-            output,
+        let HttpLocal {
             scratch,
+            extra,
             date,
+            shared,
+            ..
+        } = &mut *cx.local;
+        scratch.clear();
+        extra.clear();
+        let mut outcome = Outcome::default();
+        let responder = Responder {
+            output: cx.output,
+            scratch,
+            extra,
+            date: date.text(),
+            config: &shared.config,
             framer,
             outcome: &mut outcome,
         };
         let _answered = responder.respond(response);
-        if let Outcome::Answered { status, body_bytes } = outcome {
+        if let Kind::Answered { status, body_bytes } = outcome.kind {
             cx.local.log(self.peer, logged, status, body_bytes);
         }
     }
