@@ -95,7 +95,9 @@ impl AccessLog {
         request: &KeptRequest,
         answer: &LoggedAnswer<'_>,
     ) {
-        line::write(lines, self, answer, request.began(), request);
+        if !request.is_silent() {
+            line::write(lines, self, answer, request.began(), request);
+        }
     }
 
     /// Writes and empties `lines`; on an error they are lost.

@@ -60,11 +60,22 @@ pub(crate) struct Outcome {
     pub(crate) taker: Option<Taker>,
     /// The most of a body that is taken, if not what is configured.
     pub(crate) body_bytes_max: Option<u64>,
+    pub(crate) logging: Logging,
+}
+
+/// Whether an answer is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Logging {
+    #[default]
+    Logged,
+    Silent,
 }
 
 /// How a request is answered.
 #[derive(Default)]
 pub(crate) enum Kind {
+    /// The handler looks at the request again after a job.
+    Again(Job),
     /// An answer was appended.
     Answered {
         status: Status,
@@ -229,6 +240,27 @@ impl<'a> Responder<'a> {
         Ok(Answered(()))
     }
 
+    /// Has `work` run in the pool, then has the handler look at the request again, which then
+    /// [carries](crate::Request::carried) what `work` returned: for what must be known before it is
+    /// clear who answers. If `work` panics or never runs, the answer is `500` and the connection
+    /// ends. Only while [`Handler::handle`](crate::Handler::handle) looks at a request; afterwards
+    /// the answer is `500`.
+    pub fn again_after<T, F>(self, work: F) -> Answered
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + UnwindSafe + 'static,
+    {
+        self.outcome.kind = Kind::Again(Job::new(work));
+        Answered(())
+    }
+
+    /// Keeps the answer out of the access log; it is counted all the same.
+    #[must_use]
+    pub fn unlogged(self) -> Self {
+        self.outcome.logging = Logging::Silent;
+        self
+    }
+
     /// Sends an interim answer ahead of the final one, such as `103` (RFC 8297); `headers` are
     /// whole lines of names and values. Nothing is sent to an HTTP/1.0 client (RFC 9110 section
     /// 15.2).
@@ -320,6 +352,7 @@ impl<'a> Responder<'a> {
 impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Again(_) => "Again",
             Self::Answered { .. } => "Answered",
             Self::Job(_) => "Job",
             Self::Nothing => "Nothing",

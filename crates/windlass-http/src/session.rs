@@ -26,10 +26,11 @@ use std::mem;
 
 use windlass::Instant;
 use windlass::session::{
-    Input, Job, JobResult, Next, Now, Peer, Progress, Session, SessionContext,
+    Input, Job, JobFailed, JobResult, Next, Now, Peer, Progress, Session, SessionContext,
 };
 
 use self::draining::Drain;
+pub(crate) use self::exchange::answer_other_method;
 use self::exchange::internal_error;
 use self::late::Late;
 use self::receiving::Receiving;
@@ -56,11 +57,15 @@ pub struct HttpSession<H> {
     skipped_blank: bool,
     /// Whether a graceful stop was asked for.
     stopping: bool,
+    /// What a job has found out for the request that comes next.
+    carried: Option<JobResult>,
     peer: Peer,
     handler: PhantomData<fn() -> H>,
 }
 
 enum Phase {
+    /// A job finds out what the handler must know of the request, whose head is still unread.
+    Again(Box<Late>),
     /// The request is answered; the rest of its body is dropped.
     Drain(Box<Drain>),
     /// Expecting the head of a request.
@@ -113,6 +118,7 @@ impl<H: Handler> HttpSession<H> {
             scanned_bytes: 0,
             skipped_blank: false,
             stopping: false,
+            carried: None,
             peer,
             handler: PhantomData,
         }
@@ -199,7 +205,7 @@ impl<H: Handler> HttpSession<H> {
             Phase::Drain(_) => self.drain(cx, rest),
             Phase::Receive(_) => self.receive(cx, rest),
             Phase::Stream(_) => self.stream(cx, rest, ended),
-            Phase::Job(_) | Phase::Upgraded(_) => Step::Wait,
+            Phase::Again(_) | Phase::Job(_) | Phase::Upgraded(_) => Step::Wait,
             Phase::Over => Step::Over,
         }
     }
@@ -262,6 +268,16 @@ impl<H: Handler> Session for HttpSession<H> {
     fn complete(&mut self, cx: &mut SessionContext<'_, Self::Local>, result: JobResult) -> Next {
         let late = match mem::replace(&mut self.phase, Phase::Over) {
             Phase::Job(late) => *late,
+            Phase::Again(late) if result.is::<JobFailed>() => {
+                cx.local.see(cx.now);
+                self.close_with(cx, &late, internal_error());
+                return self.end();
+            }
+            Phase::Again(_) => {
+                self.phase = Phase::Head;
+                self.carried = Some(result);
+                return Next::Read;
+            }
             other => {
                 self.phase = other;
                 let next = self.upgraded(cx, |session, cx| session.complete(cx, result));
@@ -297,7 +313,7 @@ impl<H: Handler> Session for HttpSession<H> {
                 self.wait_for(WaitsFor::Idle, cx);
                 Next::Read
             }
-            Phase::Job(_) => Next::Read,
+            Phase::Again(_) | Phase::Job(_) => Next::Read,
             Phase::Receive(_) => {
                 let step = self.expire_body(cx);
                 self.next_of(step)
@@ -316,7 +332,7 @@ impl<H: Handler> Session for HttpSession<H> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
         match &self.phase {
-            Phase::Job(_) | Phase::Receive(_) => Next::Read,
+            Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
             Phase::Stream(_) => {
                 cx.local.see(cx.now);
                 let step = self.stream(cx, &[], false);
@@ -343,6 +359,7 @@ impl<H> fmt::Debug for HttpSession<H> {
 impl fmt::Debug for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Again(_) => "Again",
             Self::Drain(_) => "Drain",
             Self::Head => "Head",
             Self::Job(_) => "Job",

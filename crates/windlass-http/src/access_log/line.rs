@@ -2,12 +2,11 @@
 
 use std::io::Write;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use windlass::Instant;
 use windlass::session::Transport;
 
 use super::{AccessLog, LogFormat, LoggedAnswer, UserNames};
+use crate::credentials::{decode_basic, name_and_password};
 use crate::status::Status;
 
 const INFALLIBLE: &str = "writing to a Vec does not fail";
@@ -27,6 +26,7 @@ pub(crate) struct LoggedRequest<'a> {
 #[derive(Debug)]
 pub(crate) struct KeptRequest {
     began: Instant,
+    is_silent: bool,
     user: Vec<u8>,
     request: Vec<u8>,
     tail: Vec<u8>,
@@ -157,8 +157,7 @@ impl RequestParts for LoggedRequest<'_> {
         let Some(credentials) = credentials else {
             return;
         };
-        let end = credentials.iter().position(|&byte| byte == b':');
-        let name = &credentials[..end.unwrap_or(0)];
+        let (name, _) = name_and_password(&credentials);
         if name.is_empty() {
             return;
         }
@@ -217,6 +216,7 @@ impl KeptRequest {
     pub(super) fn new(log: &AccessLog, request: &LoggedRequest<'_>, began: Instant) -> Self {
         let mut kept = Self {
             began,
+            is_silent: false,
             user: Vec::new(),
             request: Vec::new(),
             tail: Vec::new(),
@@ -225,6 +225,15 @@ impl KeptRequest {
         request.write_request(log.format, &mut kept.request);
         request.write_tail(log.format, &mut kept.tail);
         kept
+    }
+
+    /// Keeps the answer out of the log.
+    pub(crate) fn silence(&mut self) {
+        self.is_silent = true;
+    }
+
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_silent
     }
 
     /// When the request's head was complete.
@@ -238,6 +247,7 @@ impl Default for KeptRequest {
     fn default() -> Self {
         Self {
             began: Instant::ZERO,
+            is_silent: false,
             user: Vec::new(),
             request: Vec::new(),
             tail: Vec::new(),
@@ -257,15 +267,6 @@ impl RequestParts for KeptRequest {
     fn write_tail(&self, _format: LogFormat, buf: &mut Vec<u8>) {
         buf.extend_from_slice(&self.tail);
     }
-}
-
-/// Name and password of Basic credentials (RFC 7617 section 2), with the colon between them.
-fn decode_basic(authorization: &[u8]) -> Option<Vec<u8>> {
-    let (scheme, rest) = authorization.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"basic ") {
-        return None;
-    }
-    STANDARD.decode(rest.trim_ascii()).ok()
 }
 
 /// Appends `text` so that it can neither end its quotes nor the line.

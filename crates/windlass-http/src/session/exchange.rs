@@ -15,7 +15,7 @@ use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
 use crate::method::{Method, Methods};
 use crate::refusal::Refusal;
 use crate::request::{Request, Version};
-use crate::responder::{Framer, Kind, Outcome, Persistence, Responder};
+use crate::responder::{Framer, Kind, Logging, Outcome, Persistence, Responder};
 use crate::response::Response;
 use crate::service::{HttpLocal, Logged};
 use crate::status::Status;
@@ -103,11 +103,13 @@ impl<H: Handler> HttpSession<H> {
         head_len: usize,
     ) -> Step {
         let framer = self.framer(head, &cx.local.shared.config.limits);
+        let carried = self.carried.take();
         let request = Request {
             head,
             headers,
             peer: self.peer,
             now: cx.now,
+            carried: carried.as_deref(),
         };
         let HttpLocal {
             shared,
@@ -142,9 +144,10 @@ impl<H: Handler> HttpSession<H> {
             Outcome {
                 kind: Kind::Answered { status, body_bytes },
                 taker: None,
+                logging,
                 ..
             } => {
-                if cx.local.logs() {
+                if cx.local.logs() && logging == Logging::Logged {
                     let logged = Logged::Now(logged_request(&request));
                     cx.local.log(self.peer, logged, status, body_bytes);
                 } else {
@@ -156,6 +159,15 @@ impl<H: Handler> HttpSession<H> {
                 } else {
                     Step::Consumed(head_len)
                 }
+            }
+            Outcome {
+                kind: Kind::Again(job),
+                ..
+            } if result.is_ok() => {
+                let late = self.late(cx, &request);
+                self.phase = Phase::Again(Box::new(late));
+                // The head stays where it is, to be looked at again.
+                Step::Job(0, job)
             }
             outcome => self.keep(cx, &request, outcome, result.is_ok(), head_len),
         }
@@ -171,17 +183,21 @@ impl<H: Handler> HttpSession<H> {
         is_ok: bool,
         head_len: usize,
     ) -> Step {
-        let late = Late {
+        let late = self.late(cx, request);
+        match self.conclude(cx, outcome, is_ok, late) {
+            Step::Consumed(_) => Step::Consumed(head_len),
+            Step::Job(_, job) => Step::Job(head_len, job),
+            other => other,
+        }
+    }
+
+    fn late(&self, cx: &mut SessionContext<'_, HttpLocal<H>>, request: &Request<'_>) -> Late {
+        Late {
             framer: self.framer(request.head, &cx.local.shared.config.limits),
             kept: cx.local.keep_for_log(logged_request(request)),
             extra: std::mem::take(&mut cx.local.extra),
             taker: None,
             body_bytes_max: cx.local.shared.config.limits.body_bytes,
-        };
-        match self.conclude(cx, outcome, is_ok, late) {
-            Step::Consumed(_) => Step::Consumed(head_len),
-            Step::Job(_, job) => Step::Job(head_len, job),
-            other => other,
         }
     }
 
@@ -275,7 +291,7 @@ fn last_line_end(bytes: &[u8], scanned: usize) -> Option<usize> {
 }
 
 /// The answer to a known method that the handler does not serve.
-fn answer_other_method(head: &Head<'_>, methods: Methods) -> Response {
+pub(crate) fn answer_other_method(head: &Head<'_>, methods: Methods) -> Response {
     let response = if head.method == Method::Options && head.raw_target == "*" {
         Response::new(Status::NO_CONTENT)
     } else {

@@ -11,7 +11,7 @@ use crate::body::Framing;
 use crate::body_sink::Taker;
 use crate::handler::Handler;
 use crate::refusal::Refusal;
-use crate::responder::{Answered, Framer, Kind, Outcome, Persistence, Responder};
+use crate::responder::{Answered, Framer, Kind, Logging, Outcome, Persistence, Responder};
 use crate::response::{Response, ResponseError};
 use crate::service::{HttpLocal, Logged};
 use crate::session::exchange::internal_error;
@@ -104,7 +104,11 @@ impl<H: Handler> HttpSession<H> {
             kind,
             taker,
             body_bytes_max,
+            logging,
         } = outcome;
+        if logging == Logging::Silent {
+            late.kept.silence();
+        }
         late.taker = taker.or(late.taker);
         late.body_bytes_max = body_bytes_max.unwrap_or(late.body_bytes_max);
         match kind {
@@ -141,7 +145,7 @@ impl<H: Handler> HttpSession<H> {
                 self.phase = Phase::Receive(Box::new(Receiving::new(late, cx)));
             }
             // The handler failed, or dropped its responder.
-            Kind::Job(_) | Kind::Receive | Kind::Nothing => {
+            Kind::Again(_) | Kind::Job(_) | Kind::Receive | Kind::Nothing => {
                 late.taker = None;
                 return self.respond_late(cx, late, internal_error());
             }
