@@ -4,7 +4,6 @@
 //! listens any more is therefore removed before the path is bound; one with a listener is not.
 //! Servers that start at one time exclude each other by a lock on the directory, flock(2).
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -136,11 +135,9 @@ fn remove_stale(path: &Path, addr: &SocketAddrUnix) -> io::Result<()> {
 /// Locks the directory of `path`, if that is possible: without, two servers that start at the
 /// same moment might take each other for dead.
 fn lock_directory_of(path: &Path) -> Option<OwnedFd> {
-    let parent = path.parent().map_or(OsStr::new("."), Path::as_os_str);
-    let parent = if parent.is_empty() {
-        OsStr::new(".")
-    } else {
-        parent
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(parent, flags, Mode::empty()).ok()?;

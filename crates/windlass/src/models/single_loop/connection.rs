@@ -21,13 +21,15 @@ use std::time::Duration;
 use windlass_core::{Disposition, EventId, Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
+use super::book::Entry;
 use super::flush::{FlushError, Flushed, flush};
-use super::state::{OpenGuard, ServerState};
+use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
+use crate::models::report::ConnectionPhase;
 use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{
-    Input, Job, JobFailed, JobResult, Next, Notifier, Now, Output, Peer, Progress, Service,
-    Session, SessionContext, Wakeups,
+    Input, Job, JobFailed, JobResult, Next, Notifier, Now, Output, Progress, Service, Session,
+    SessionContext, Wakeups,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -55,7 +57,7 @@ pub(super) struct Connection<V: Service> {
     armed: Instant,
     /// When the peer last took some of the queued output.
     progress_at: Instant,
-    _guard: OpenGuard,
+    entry: Entry,
 }
 
 enum Phase {
@@ -101,8 +103,7 @@ impl<V: Service> Connection<V> {
     pub(super) fn new(
         socket: OwnedFd,
         session: V::Session,
-        guard: OpenGuard,
-        peer: &Peer,
+        entry: Entry,
         trigger: Trigger,
     ) -> Self {
         let edge = trigger == Trigger::Edge;
@@ -118,10 +119,10 @@ impl<V: Service> Connection<V> {
             input_ended: false,
             stop_told: false,
             paused: false,
-            is_tcp: peer.remote.is_some(),
+            is_tcp: entry.peer().remote.is_some(),
             ready: Readiness::NONE,
             progress_at: Instant::ZERO,
-            _guard: guard,
+            entry,
         }
     }
 
@@ -364,7 +365,7 @@ impl<V: Service> Connection<V> {
             let len = self.unpack(state);
             self.advance(state, cx, len, now)?;
         }
-        if state.is_stopping() && !self.stop_told {
+        if state.ends_connections() && !self.stop_told {
             self.stop_told = true;
             if matches!(self.phase, Phase::Lingering { .. }) {
                 // Fully answered: the peer's close is not waited for.
@@ -575,6 +576,17 @@ impl<V: Service> Connection<V> {
         Err(Gone)
     }
 
+    /// What it is at, for who asks.
+    fn phase(&self) -> ConnectionPhase {
+        match self.phase {
+            Phase::Lingering { .. } => ConnectionPhase::Lingering,
+            Phase::Working(_) | Phase::Queued(_) => ConnectionPhase::WaitingForJob,
+            _ if self.output.is_some() => ConnectionPhase::Answering,
+            Phase::Waiting => ConnectionPhase::Waiting,
+            _ => ConnectionPhase::Reading,
+        }
+    }
+
     /// Whether the queued output has drained so far that its producer may go on.
     fn is_low(&self) -> bool {
         self.output.as_ref().is_none_or(|output| output.is_low())
@@ -687,6 +699,18 @@ fn notifier_maker<V: Service>(
 fn notifier_of(flag: &Arc<WakeFlag>, event: EventId) -> Notifier {
     let flag = Arc::clone(flag);
     Notifier::new(move || flag.complete(event))
+}
+
+impl<V: Service> Drop for Connection<V> {
+    fn drop(&mut self) {
+        self.entry.note_end(|| {
+            let queued_bytes = self
+                .output
+                .as_ref()
+                .map_or(0, |output| output.queued_bytes());
+            (self.phase(), queued_bytes)
+        });
+    }
 }
 
 impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {
