@@ -18,6 +18,8 @@ mod one_turn;
 mod resources;
 #[path = "session_server/sessions.rs"]
 mod sessions;
+#[path = "session_server/several_loops.rs"]
+mod several_loops;
 #[path = "session_server/stopping.rs"]
 mod stopping;
 #[path = "session_server/traffic.rs"]

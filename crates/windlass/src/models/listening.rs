@@ -26,8 +26,16 @@ pub(super) struct Listening {
 pub(super) struct ListenSocket {
     pub(super) fd: OwnedFd,
     pub(super) label: String,
+    pub(super) sharing: Sharing,
     /// Removed when the last loop closes its socket.
     pub(super) _file: Option<Arc<SocketFile>>,
+}
+
+/// Whether other loops accept from the same socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    Own,
+    Shared,
 }
 
 /// All that is listened on.
@@ -59,6 +67,7 @@ impl Listening {
                 sockets.push(ListenSocket {
                     label: label_of(&fd),
                     fd,
+                    sharing: Sharing::Own,
                     _file: None,
                 });
             }
@@ -92,8 +101,14 @@ impl Opened {
         label: &str,
         file: Option<&Arc<SocketFile>>,
     ) -> io::Result<()> {
+        let sharing = if self.loops.len() > 1 {
+            Sharing::Shared
+        } else {
+            Sharing::Own
+        };
         let socket = |fd| ListenSocket {
             fd,
+            sharing,
             label: label.to_owned(),
             _file: file.cloned(),
         };

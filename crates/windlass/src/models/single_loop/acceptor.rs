@@ -10,7 +10,7 @@ use windlass_sys::net::{self, AcceptError};
 use super::connection::Connection;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, IoOptions};
-use crate::models::listening::ListenSocket;
+use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::room::Place;
 use crate::session::{Peer, Service};
 
@@ -23,6 +23,8 @@ pub(super) struct Acceptor {
 
 /// Connections accepted in one call: others have their turn after so many.
 const BATCH_MAX: usize = 64;
+/// The same if other loops accept from the same socket: who takes a batch leaves them idle.
+const SHARED_BATCH_MAX: usize = 1;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(640);
 
@@ -67,7 +69,11 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
             let event = cx.event();
             let _ = cx.enable(event);
         }
-        for _ in 0..BATCH_MAX {
+        let batch_max = match self.socket.sharing {
+            Sharing::Own => BATCH_MAX,
+            Sharing::Shared => SHARED_BATCH_MAX,
+        };
+        for _ in 0..batch_max {
             let Some(place) = state.take_place(cx.event()) else {
                 // Activated when there is some.
                 self.waits_for_room = true;
