@@ -18,6 +18,8 @@ mod one_turn;
 mod resources;
 #[path = "session_server/sessions.rs"]
 mod sessions;
+#[path = "session_server/several_loops.rs"]
+mod several_loops;
 #[path = "session_server/stopping.rs"]
 mod stopping;
 #[path = "session_server/traffic.rs"]
@@ -33,8 +35,10 @@ macro_rules! on_model {
     )*)* };
 }
 
-mod single_loop {
-    on_model! { Single:
+/// All claims, over a model.
+macro_rules! all_on {
+    ($model:ident) => {
+        on_model! { $model:
         traffic {
             answers_come_whole_and_in_order_however_the_input_is_cut
             many_clients_are_served_at_once
@@ -81,5 +85,14 @@ mod single_loop {
             accepting_pauses_without_descriptors_and_resumes
             no_descriptor_is_left_behind
         }
-    }
+        }
+    };
+}
+
+mod single_loop {
+    all_on! { Single }
+}
+
+mod multi_loop {
+    all_on! { Multi }
 }
