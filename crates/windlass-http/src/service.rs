@@ -126,6 +126,16 @@ impl<H: Handler> HttpLocal<H> {
         counted.filter(|(_, count)| *count > 0)
     }
 
+    /// Adds to the counts of [`answers`](Self::answers): those of an earlier service, which this
+    /// one has replaced.
+    pub fn add_answers(&mut self, counts: impl IntoIterator<Item = (u16, u64)>) {
+        for (code, count) in counts {
+            if let Some(sum) = self.answers.get_mut(usize::from(code)) {
+                *sum += count;
+            }
+        }
+    }
+
     /// What the handler keeps for this thread.
     #[must_use]
     pub fn handler(&self) -> &H::Local {
