@@ -10,7 +10,7 @@ use super::config::{AccessLogFormat, Config, ProxyProtocol};
 use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, TimeLimit};
 
 /// What `windlass serve` is told. The help texts are also the comments of `--print-config`.
-#[derive(Args, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ServeArguments {
     /// The directory to serve.
