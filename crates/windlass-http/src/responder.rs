@@ -57,12 +57,12 @@ pub struct Answered(());
 pub(crate) struct Outcome {
     pub(crate) kind: Kind,
     /// What takes the body of the request.
-    pub(crate) taker: Option<Taker>,
+    pub(crate) taker: Option<Box<Taker>>,
     /// The most of a body that is taken, if not what is configured.
     pub(crate) body_bytes_max: Option<u64>,
 }
 
-/// How a request is answered.
+/// How a request is answered. What is rare is boxed: each request makes and drops one.
 #[derive(Default)]
 pub(crate) enum Kind {
     /// An answer was appended.
@@ -70,9 +70,14 @@ pub(crate) enum Kind {
         status: Status,
         body_bytes: u64,
     },
-    Job(Job),
+    Late(Box<LateKind>),
     #[default]
     Nothing,
+}
+
+/// How a request is answered that is not at once.
+pub(crate) enum LateKind {
+    Job(Job),
     /// When its body was taken.
     Receive,
     /// The head was appended; the body comes from a source.
@@ -85,6 +90,12 @@ pub(crate) enum Kind {
     TooLarge,
     /// `101` was appended; another protocol follows.
     Upgrade(Box<dyn Session<Local = ()>>),
+}
+
+impl From<LateKind> for Kind {
+    fn from(late: LateKind) -> Self {
+        Self::Late(Box::new(late))
+    }
 }
 
 /// What the request settles about the form of its answer.
@@ -192,7 +203,7 @@ impl<'a> Responder<'a> {
     where
         F: FnOnce() -> Response + Send + UnwindSafe + 'static,
     {
-        self.outcome.kind = Kind::Job(Job::new(work));
+        self.outcome.kind = LateKind::Job(Job::new(work)).into();
         Answered(())
     }
 
@@ -225,7 +236,7 @@ impl<'a> Responder<'a> {
         }
         lines.extend_from_slice(b"\r\n");
         self.output.push(lines);
-        self.outcome.kind = Kind::Upgrade(Box::new(session));
+        self.outcome.kind = LateKind::Upgrade(Box::new(session)).into();
         Ok(Answered(()))
     }
 
@@ -283,8 +294,11 @@ impl<'a> Responder<'a> {
         F: FnOnce(S, &Trailers, Responder<'_>) -> Result<Answered, ResponseError> + Send + 'static,
     {
         if self.takes_body() {
-            self.outcome.kind = Kind::Receive;
-            self.outcome.taker = Some(Taker::Answering(Box::new(WithAnswer { sink, answer })));
+            self.outcome.kind = LateKind::Receive.into();
+            self.outcome.taker = Some(Box::new(Taker::Answering(Box::new(WithAnswer {
+                sink,
+                answer,
+            }))));
         }
         Answered(())
     }
@@ -295,7 +309,7 @@ impl<'a> Responder<'a> {
     pub fn upload<S: BodySink>(mut self, sink: S) -> Self {
         if self.takes_body() {
             self.framer.persistence = self.framer.persistence_if_read;
-            self.outcome.taker = Some(Taker::Beside(Box::new(sink)));
+            self.outcome.taker = Some(Box::new(Taker::Beside(Box::new(sink))));
         }
         self
     }
@@ -307,7 +321,7 @@ impl<'a> Responder<'a> {
             .body_bytes_max
             .unwrap_or(self.config.limits.body_bytes);
         if matches!(self.framer.framing, Framing::Length(bytes) if bytes > bytes_max) {
-            self.outcome.kind = Kind::TooLarge;
+            self.outcome.kind = LateKind::TooLarge.into();
             return false;
         }
         if self.framer.expects_continue {
@@ -321,12 +335,8 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Answered { .. } => "Answered",
-            Self::Job(_) => "Job",
+            Self::Late(_) => "Late",
             Self::Nothing => "Nothing",
-            Self::Receive => "Receive",
-            Self::Stream { .. } => "Stream",
-            Self::TooLarge => "TooLarge",
-            Self::Upgrade(_) => "Upgrade",
         })
     }
 }
@@ -481,11 +491,12 @@ impl ResponseHead<'_> {
 
     fn begin_stream(&mut self, source: Box<dyn BodySource>, framing: StreamFraming) {
         self.responder.output.push(self.responder.scratch);
-        self.responder.outcome.kind = Kind::Stream {
+        let kind = LateKind::Stream {
             status: self.status,
             source,
             framing,
         };
+        self.responder.outcome.kind = kind.into();
     }
 
     /// Ends the head; answers whether the body follows. A body given for a status that has none
