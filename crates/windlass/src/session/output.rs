@@ -129,6 +129,12 @@ impl Output {
         }
     }
 
+    /// Its marks.
+    #[must_use]
+    pub fn limits(&self) -> OutputLimits {
+        self.limits
+    }
+
     /// How many bytes are queued, file segments included.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
