@@ -263,7 +263,7 @@ impl BodyDecoder {
 }
 
 /// The first `left` bytes of `rest`, or all of it.
-fn prefix(rest: &[u8], left: u64) -> &[u8] {
+pub(crate) fn prefix(rest: &[u8], left: u64) -> &[u8] {
     &rest[..usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())]
 }
 
