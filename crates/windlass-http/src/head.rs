@@ -11,7 +11,10 @@ use crate::method::Method;
 use crate::refusal::Refusal;
 use crate::request::{Target, Version};
 use crate::status::Status;
-use crate::syntax::{is_authority, list_members, parse_decimal, scan_origin_form, scan_target};
+use crate::syntax::{
+    is_authority, is_authority_with_port, list_members, parse_decimal, scan_origin_form,
+    scan_target,
+};
 
 /// The most header lines that can be configured: the size of the scratch on the stack.
 pub(crate) const HEADER_COUNT_MAX: usize = 128;
@@ -337,7 +340,7 @@ fn parse_other_target<'a>(
     host: Option<&'a [u8]>,
 ) -> Result<Target<'a>, Refusal> {
     if method == Method::Connect {
-        return if is_authority(raw.as_bytes()) {
+        return if is_authority_with_port(raw.as_bytes()) {
             Ok(Target {
                 path: "",
                 query: None,

@@ -60,6 +60,10 @@ pub(crate) struct Outcome {
     pub(crate) taker: Option<Box<Taker>>,
     /// The most of a body that is taken, if not what is configured.
     pub(crate) body_bytes_max: Option<u64>,
+    /// Where an answer goes that must not be sent, as the body it was to go with is refused.
+    pub(crate) discarded: Option<Box<Output>>,
+    /// Whether the head says that the connection ends, though the request would let it go on.
+    pub(crate) closes: bool,
 }
 
 /// How a request is answered. What is rare is boxed: each request makes and drops one.
@@ -178,7 +182,8 @@ impl<'a> Responder<'a> {
     /// Answers with a prebuilt answer: the cheapest way.
     #[inline]
     pub fn fixed(self, response: &FixedResponse) -> Answered {
-        let body_bytes = response.write(self.output, self.framer, self.date, self.extra);
+        let output = self.outcome.output(self.output);
+        let body_bytes = response.write(output, self.framer, self.date, self.extra);
         self.outcome.kind = Kind::Answered {
             status: response.status(),
             body_bytes,
@@ -235,7 +240,7 @@ impl<'a> Responder<'a> {
             write_header(lines, name, value.as_bytes())?;
         }
         lines.extend_from_slice(b"\r\n");
-        self.output.push(lines);
+        self.outcome.output(self.output).push(lines);
         self.outcome.kind = LateKind::Upgrade(Box::new(session)).into();
         Ok(Answered(()))
     }
@@ -257,7 +262,7 @@ impl<'a> Responder<'a> {
             write_header(&mut lines, name, value.as_bytes())?;
         }
         if self.framer.version == Version::Http11 {
-            self.output.push_with(|buf| {
+            self.outcome.output(self.output).push_with(|buf| {
                 write!(buf, "HTTP/1.1 {code} \r\n").expect("writing to a Vec does not fail");
                 buf.extend_from_slice(&lines);
                 buf.extend_from_slice(b"\r\n");
@@ -304,12 +309,15 @@ impl<'a> Responder<'a> {
     }
 
     /// Gives the body to `sink` piece by piece while the answer, which is to be given at once, may
-    /// already be on its way: for protocols that talk both ways.
+    /// already be on its way: for protocols that talk both ways. A body that is announced as longer
+    /// than is allowed is answered `413`, and not what is given then.
     #[must_use]
     pub fn upload<S: BodySink>(mut self, sink: S) -> Self {
         if self.takes_body() {
             self.framer.persistence = self.framer.persistence_if_read;
             self.outcome.taker = Some(Box::new(Taker::Beside(Box::new(sink))));
+        } else {
+            self.outcome.discarded = Some(Box::default());
         }
         self
     }
@@ -324,10 +332,19 @@ impl<'a> Responder<'a> {
             self.outcome.kind = LateKind::TooLarge.into();
             return false;
         }
-        if self.framer.expects_continue {
+        // Once only, though a sink may give way to another.
+        if std::mem::take(&mut self.framer.expects_continue) {
             self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         true
+    }
+}
+
+impl Outcome {
+    /// Where the answer goes: `output`, unless it is not to be sent.
+    #[inline]
+    fn output<'o>(&'o mut self, output: &'o mut Output) -> &'o mut Output {
+        self.discarded.as_deref_mut().unwrap_or(output)
     }
 }
 
@@ -412,8 +429,12 @@ impl ResponseHead<'_> {
         let body = body.as_ref();
         let sends_body = self.finish_head(body.len() as u64);
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             output.push(body);
@@ -439,8 +460,12 @@ impl ResponseHead<'_> {
         };
         let sends_body = self.finish_head(body.len());
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             match body {
@@ -458,7 +483,7 @@ impl ResponseHead<'_> {
             if self.finish_head(len) {
                 self.begin_stream(source, StreamFraming::Length(len));
             } else {
-                self.responder.output.push(self.responder.scratch);
+                self.push_head();
             }
             return Answered(());
         }
@@ -466,19 +491,23 @@ impl ResponseHead<'_> {
             return self.empty();
         }
         let Responder {
-            scratch, framer, ..
+            scratch,
+            framer,
+            outcome,
+            ..
         } = &mut self.responder;
         let framing = if framer.version == Version::Http11 {
             scratch.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
             StreamFraming::Chunked
         } else {
             framer.persistence = Persistence::Close;
+            outcome.closes = true;
             StreamFraming::Close
         };
         scratch.extend_from_slice(framer.persistence.line());
         scratch.extend_from_slice(b"\r\n");
         if framer.head_only {
-            self.responder.output.push(self.responder.scratch);
+            self.push_head();
             self.responder.outcome.kind = Kind::Answered {
                 status: self.status,
                 body_bytes: 0,
@@ -489,8 +518,18 @@ impl ResponseHead<'_> {
         Answered(())
     }
 
+    fn push_head(&mut self) {
+        let Responder {
+            output,
+            scratch,
+            outcome,
+            ..
+        } = &mut self.responder;
+        outcome.output(output).push(scratch);
+    }
+
     fn begin_stream(&mut self, source: Box<dyn BodySource>, framing: StreamFraming) {
-        self.responder.output.push(self.responder.scratch);
+        self.push_head();
         let kind = LateKind::Stream {
             status: self.status,
             source,

@@ -329,7 +329,13 @@ impl<H: Handler> Session for HttpSession<H> {
             Phase::Upgraded(_) => self
                 .upgraded(cx, |session, cx| session.stop(cx))
                 .unwrap_or(Next::Close),
-            Phase::Drain(_) | Phase::Head | Phase::Over => self.end(),
+            // The client is sending: to close as if it were idle could reset the connection before
+            // it has read its answer. The next call closes in order.
+            Phase::Drain(_) => {
+                self.phase = Phase::Over;
+                Next::Flush
+            }
+            Phase::Head | Phase::Over => self.end(),
         }
     }
 }

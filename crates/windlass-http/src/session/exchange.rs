@@ -163,6 +163,8 @@ impl<H: Handler> HttpSession<H> {
             Outcome {
                 kind: Kind::Answered { status, body_bytes },
                 taker: None,
+                discarded: None,
+                closes,
                 ..
             } => {
                 if shared.config.access_log.is_some() {
@@ -172,7 +174,12 @@ impl<H: Handler> HttpSession<H> {
                 } else {
                     cx.local.count(status);
                 }
-                self.go_on(cx, framer.persistence, head.framing);
+                let persistence = if closes {
+                    Persistence::Close
+                } else {
+                    framer.persistence
+                };
+                self.go_on(cx, persistence, head.framing);
                 if matches!(self.phase, Phase::Over) {
                     Step::Over
                 } else {
@@ -252,17 +259,19 @@ impl<H: Handler> HttpSession<H> {
             upgrades: false,
         };
         let response = Response::text(refusal.status, refusal.why);
-        self.respond(cx, framer, Logged::Now(LoggedRequest::default()), response);
+        let logged = Logged::Now(LoggedRequest::default());
+        self.respond(cx, framer, logged, &[], response);
         self.phase = Phase::Over;
         Step::Over
     }
 
-    /// Appends `response` and logs it.
+    /// Appends `response`, with the header lines `extra_lines`, and logs it.
     pub(super) fn respond(
         &self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         framer: Framer,
         logged: Logged<'_>,
+        extra_lines: &[u8],
         response: Response,
     ) {
         let HttpLocal {
@@ -274,6 +283,7 @@ impl<H: Handler> HttpSession<H> {
         } = &mut *cx.local;
         scratch.clear();
         extra.clear();
+        extra.extend_from_slice(extra_lines);
         let mut outcome = Outcome::default();
         let responder = Responder {
             output: cx.output,

@@ -37,6 +37,12 @@ impl Late {
         self.framer.persistence = self.framer.persistence_if_read;
     }
 
+    /// Notes that the connection ends after the answer.
+    fn close(&mut self) {
+        self.framer.persistence = Persistence::Close;
+        self.framer.persistence_if_read = Persistence::Close;
+    }
+
     /// How the connection goes on after the answer.
     pub(super) fn persistence(&self) -> Persistence {
         if self.taker.is_some() {
@@ -56,8 +62,9 @@ impl<H: Handler> HttpSession<H> {
         answer: impl FnOnce(Responder<'_>) -> Result<Answered, ResponseError>,
     ) -> Step {
         if self.stopping {
-            late.framer.persistence = Persistence::Close;
-            late.framer.persistence_if_read = Persistence::Close;
+            late.close();
+            // The session of another protocol would not be told of the stop.
+            late.framer.upgrades = false;
         }
         let HttpLocal {
             scratch,
@@ -103,7 +110,17 @@ impl<H: Handler> HttpSession<H> {
             kind,
             taker,
             body_bytes_max,
+            discarded,
+            closes,
         } = outcome;
+        let kind = if discarded.is_some() {
+            LateKind::TooLarge.into()
+        } else {
+            kind
+        };
+        if closes {
+            late.close();
+        }
         late.taker = taker.map(|taker| *taker).or(late.taker);
         late.body_bytes_max = body_bytes_max.unwrap_or(late.body_bytes_max);
         let kind = match kind {
@@ -185,7 +202,7 @@ impl<H: Handler> HttpSession<H> {
             persistence: Persistence::Close,
             ..late.framer
         };
-        self.respond(cx, framer, Logged::Kept(&late.kept), response);
+        self.respond(cx, framer, Logged::Kept(&late.kept), &late.extra, response);
         self.phase = Phase::Over;
     }
 }

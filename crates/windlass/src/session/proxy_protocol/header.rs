@@ -113,7 +113,7 @@ fn parse_line(bytes: &[u8]) -> Result<ProxyParse, ProxyHeaderError> {
         let is_bad = head
             .iter()
             .enumerate()
-            .any(|(at, &byte)| !is_text(byte) && !(byte == b'\r' && at + 1 == head.len()));
+            .any(|(at, &byte)| !(is_text(byte) || byte == b'\r' && at + 1 == head.len()));
         return match () {
             () if is_bad => Err(ProxyHeaderError::Line),
             () if head.len() == PROXY_LINE_BYTES_MAX => Err(ProxyHeaderError::TooLong),
