@@ -48,6 +48,7 @@ mod error_pages;
 mod fixed;
 mod handler;
 mod head;
+mod known_heads;
 mod method;
 pub mod middleware;
 mod refusal;

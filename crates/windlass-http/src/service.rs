@@ -11,6 +11,7 @@ use crate::config::HttpConfig;
 use crate::date::CachedDate;
 use crate::handler::Handler;
 use crate::head::KnownHost;
+use crate::known_heads::KnownHeads;
 use crate::method::Methods;
 use crate::session::HttpSession;
 use crate::status::Status;
@@ -77,6 +78,7 @@ impl<H: Handler> Service for HttpService<H> {
             extra: Vec::new(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
+            known_heads: KnownHeads::default(),
             log_lines: Vec::new(),
             handler: self.shared.handler.local(),
             answers: Box::new([0; STATUS_CODES]),
@@ -109,6 +111,7 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) extra: Vec<u8>,
     pub(crate) date: CachedDate,
     pub(crate) known_host: KnownHost,
+    pub(crate) known_heads: KnownHeads,
     /// Lines of the access log that are not written yet.
     log_lines: Vec<u8>,
     pub(crate) handler: H::Local,
@@ -148,11 +151,6 @@ impl<H: Handler> HttpLocal<H> {
         if let Some(count) = self.answers.get_mut(usize::from(status.code())) {
             *count += 1;
         }
-    }
-
-    /// Whether requests are logged.
-    pub(crate) fn logs(&self) -> bool {
-        self.shared.config.access_log.is_some()
     }
 
     /// Notes the time of a call.

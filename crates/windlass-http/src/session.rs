@@ -38,6 +38,7 @@ use self::streaming::Streaming;
 use crate::body::Framing;
 use crate::config::{HttpConfig, Timeouts};
 use crate::handler::Handler;
+use crate::known_heads::LastSection;
 use crate::refusal::Refusal;
 use crate::responder::Persistence;
 use crate::response::Response;
@@ -60,6 +61,8 @@ pub struct HttpSession<H> {
     /// What a job has found out for the request that comes next.
     carried: Option<JobResult>,
     peer: Peer,
+    /// The header section that came last.
+    last_section: LastSection,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -120,6 +123,7 @@ impl<H: Handler> HttpSession<H> {
             stopping: false,
             carried: None,
             peer,
+            last_section: LastSection::default(),
             handler: PhantomData,
         }
     }
@@ -341,7 +345,13 @@ impl<H: Handler> Session for HttpSession<H> {
             Phase::Upgraded(_) => self
                 .upgraded(cx, |session, cx| session.stop(cx))
                 .unwrap_or(Next::Close),
-            Phase::Drain(_) | Phase::Head | Phase::Over => self.end(),
+            // The client is sending: to close as if it were idle could reset the connection before
+            // it has read its answer. The next call closes in order.
+            Phase::Drain(_) => {
+                self.phase = Phase::Over;
+                Next::Flush
+            }
+            Phase::Head | Phase::Over => self.end(),
         }
     }
 }

@@ -24,6 +24,8 @@ mod several_loops;
 mod stopping;
 #[path = "session_server/traffic.rs"]
 mod traffic;
+#[path = "session_server/waiting.rs"]
+mod waiting;
 
 /// Makes each claim a test over a model.
 macro_rules! on_model {
@@ -79,6 +81,18 @@ macro_rules! all_on {
             a_stop_gives_up_at_its_deadline
             a_second_stop_cuts
             a_stop_under_load_loses_no_byte_of_an_answer
+        }
+        waiting {
+            no_notification_is_lost
+            a_notification_during_a_job_is_seen_after_it
+            a_notification_during_a_flush_is_seen_after_it
+            a_notification_for_a_connection_that_is_gone_does_nothing
+            input_beyond_the_limit_waits_with_its_session
+            the_end_of_input_is_seen_while_waiting
+            a_session_that_waits_with_a_full_buffer_is_quiet
+            a_stop_reaches_sessions_that_wait
+            a_session_may_go_on_waiting_during_a_stop
+            a_notifier_outlives_its_server
         }
         resources {
             no_more_connections_than_the_limit

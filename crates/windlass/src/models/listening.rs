@@ -34,7 +34,11 @@ pub(super) struct ListenSocket {
 /// Whether other loops accept from the same socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
+    /// From a duplicate of another loop's.
+    Duplicate,
+    /// None does.
     Own,
+    /// Others have duplicates of this one.
     Shared,
 }
 
@@ -56,9 +60,7 @@ impl Listening {
             addrs: Vec::new(),
             files: Vec::new(),
         };
-        for listener in self.listeners {
-            opened.adopt(listener).map_err(BindError::Register)?;
-        }
+        opened.adopt(self.listeners).map_err(BindError::Register)?;
         for addr in self.addrs {
             let group = net::listen_group(&addr, loops, ListenOptions::default())
                 .map_err(|source| BindError::Listen { addr, source })?;
@@ -86,12 +88,37 @@ impl Listening {
 }
 
 impl Opened {
-    /// Takes a socket that listens already.
-    fn adopt(&mut self, listener: OwnedFd) -> io::Result<()> {
-        fd::set_blocking(listener.as_fd(), Blocking::Nonblocking)?;
-        self.addrs.extend(addr_of(&listener));
-        let label = label_of(&listener);
-        self.share(listener, &label, None)
+    /// Takes sockets that listen already. Those of one address are a group that was opened for
+    /// several loops, and divided again.
+    fn adopt(&mut self, listeners: Vec<OwnedFd>) -> io::Result<()> {
+        let mut groups: Vec<(Option<SocketAddr>, Vec<OwnedFd>)> = Vec::new();
+        for listener in listeners {
+            fd::set_blocking(listener.as_fd(), Blocking::Nonblocking)?;
+            let addr = addr_of(&listener);
+            match groups.iter_mut().find(|group| group.0 == addr) {
+                Some(group) if addr.is_some() => group.1.push(listener),
+                _ => groups.push((addr, vec![listener])),
+            }
+        }
+        for (addr, group) in groups {
+            self.addrs.extend(addr);
+            self.divide(group)?;
+        }
+        Ok(())
+    }
+
+    /// Gives each loop its part of the sockets of one address. Those that are too few are shared.
+    fn divide(&mut self, group: Vec<OwnedFd>) -> io::Result<()> {
+        let (count, loops) = (group.len(), self.loops.len());
+        let mut takers: Vec<Vec<usize>> = vec![Vec::new(); count];
+        for at in 0..count.max(loops) {
+            takers[at % count].push(at % loops);
+        }
+        for (fd, takers) in group.into_iter().zip(takers) {
+            let label = label_of(&fd);
+            self.give(fd, &label, None, &takers)?;
+        }
+        Ok(())
     }
 
     /// Gives each loop a descriptor of one socket.
@@ -101,21 +128,37 @@ impl Opened {
         label: &str,
         file: Option<&Arc<SocketFile>>,
     ) -> io::Result<()> {
-        let sharing = if self.loops.len() > 1 {
-            Sharing::Shared
-        } else {
-            Sharing::Own
-        };
-        let socket = |fd| ListenSocket {
+        let all: Vec<usize> = (0..self.loops.len()).collect();
+        self.give(fd, label, file, &all)
+    }
+
+    /// Gives a socket to the first of `takers`, and duplicates to the others.
+    fn give(
+        &mut self,
+        fd: OwnedFd,
+        label: &str,
+        file: Option<&Arc<SocketFile>>,
+        takers: &[usize],
+    ) -> io::Result<()> {
+        let others = takers.get(1..).unwrap_or_default();
+        let socket = |fd, sharing| ListenSocket {
             fd,
-            sharing,
             label: label.to_owned(),
+            sharing,
             _file: file.cloned(),
         };
-        for sockets in self.loops.iter_mut().skip(1) {
-            sockets.push(socket(fd.try_clone()?));
+        for &taker in others {
+            let duplicate = socket(fd.try_clone()?, Sharing::Duplicate);
+            self.loops[taker].push(duplicate);
         }
-        self.loops[0].push(socket(fd));
+        let sharing = if others.is_empty() {
+            Sharing::Own
+        } else {
+            Sharing::Shared
+        };
+        if let Some(&first) = takers.first() {
+            self.loops[first].push(socket(fd, sharing));
+        }
         Ok(())
     }
 }

@@ -174,7 +174,9 @@ impl<V: Service> MultiLoopBuilder<V> {
         self
     }
 
-    /// Accepts from a socket that listens already, in all loops; it is made non-blocking.
+    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
+    /// times: those of one address are divided between the loops, as they were in the server that
+    /// [handed them on](ServerState::duplicate_listeners); a socket alone is shared by all.
     #[must_use]
     pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
         self.base = self.base.listener(listener);

@@ -131,7 +131,8 @@ impl<V: Service> SingleLoopBuilder<V> {
         self
     }
 
-    /// Accepts from a socket that listens already; it is made non-blocking.
+    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
+    /// times.
     #[must_use]
     pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
         self.listening.listeners.push(listener.into());

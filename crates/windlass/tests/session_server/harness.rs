@@ -288,6 +288,15 @@ pub(crate) fn is_child() -> bool {
 
 /// Runs this program again for one test, with a limit of descriptors.
 pub(crate) fn spawn_self<M: Model>(claim: &str, descriptors: u32) -> ChildGuard {
+    spawn_self_with::<M>(claim, descriptors, &[])
+}
+
+/// The same, with `variables` in its environment.
+pub(crate) fn spawn_self_with<M: Model>(
+    claim: &str,
+    descriptors: u32,
+    variables: &[(&str, &str)],
+) -> ChildGuard {
     let test = format!("{}::{claim}", M::NAME);
     let program = std::env::current_exe().expect("this program");
     let child = Command::new("sh")
@@ -296,6 +305,7 @@ pub(crate) fn spawn_self<M: Model>(claim: &str, descriptors: u32) -> ChildGuard 
         .arg(program)
         .args(["--exact", &test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -114,7 +114,7 @@ pub(crate) fn accepting_pauses_without_descriptors_and_resumes<M: Model>() {
 }
 
 /// User and system time of a process, in hundredths of a second.
-fn cpu_ticks(pid: u32) -> u64 {
+pub(crate) fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1;
     let ticks = |at: usize| fields.split(' ').nth(at).unwrap().parse::<u64>().unwrap();

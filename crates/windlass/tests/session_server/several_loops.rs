@@ -397,3 +397,41 @@ fn a_socket_file_that_is_handed_on_stays() {
         std::fs::remove_file(&path).unwrap();
     });
 }
+
+/// Handed on to servers of as many loops, of fewer and of more.
+#[test]
+fn listeners_are_handed_on_and_divided_again() {
+    guarded("listeners_are_handed_on_and_divided_again", || {
+        let mut server = Running::start(two_loops(LineService::default()).listen(addr_of_any()));
+        let addr = server.addr.unwrap();
+        for loops in [2, 1, 3, 2] {
+            let listeners: Vec<_> = server
+                .ask(|state| state.duplicate_listeners().unwrap())
+                .into_iter()
+                .flatten()
+                .collect();
+            assert_eq!(listeners.len(), 2);
+            let mut builder = two_loops(LineService::default());
+            builder = builder.loops(NonZeroUsize::new(loops).unwrap());
+            for listener in listeners {
+                builder = builder.listener(listener);
+            }
+            let next = Running::start(builder);
+            assert_eq!(next.addr, Some(addr));
+            server.stop.stop().unwrap();
+            server.join().unwrap();
+            server = next;
+            let mut clients: Vec<_> = (0..64).map(|_| Client::connect(addr)).collect();
+            for client in &mut clients {
+                assert_eq!(client.ask("echo x"), "x");
+            }
+            let open = server.ask(|state| state.open_connections());
+            assert_eq!((open.len(), open.iter().sum()), (loops, 64));
+            // Two that share a socket may leave it to one of them.
+            let idle = open.iter().filter(|&&count| count == 0).count();
+            assert!(idle <= loops.saturating_sub(2), "{open:?}");
+        }
+        server.stop.stop().unwrap();
+        server.join().unwrap();
+    });
+}

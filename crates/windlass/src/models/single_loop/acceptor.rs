@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 use windlass_core::{Disposition, Happened};
@@ -16,7 +17,7 @@ use crate::session::{Peer, Service};
 
 /// Accepts from one listener.
 pub(super) struct Acceptor {
-    socket: ListenSocket,
+    socket: Rc<ListenSocket>,
     pause: Duration,
     waits_for_room: bool,
 }
@@ -29,7 +30,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 impl Acceptor {
-    pub(super) fn new(socket: ListenSocket) -> Self {
+    pub(super) fn new(socket: Rc<ListenSocket>) -> Self {
         Self {
             socket,
             pause: PAUSE_MIN,
@@ -71,7 +72,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
         }
         let batch_max = match self.socket.sharing {
             Sharing::Own => BATCH_MAX,
-            Sharing::Shared => SHARED_BATCH_MAX,
+            Sharing::Duplicate | Sharing::Shared => SHARED_BATCH_MAX,
         };
         for _ in 0..batch_max {
             let Some(place) = state.take_place(cx.event()) else {

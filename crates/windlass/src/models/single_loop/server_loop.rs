@@ -1,5 +1,6 @@
 //! One loop of a server: an event loop, the state that its handlers share, and its acceptors.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use windlass_core::Trigger;
@@ -36,6 +37,8 @@ impl<V: Service> ServerLoop<V> {
                 label: Some(socket.label.clone().into()),
                 ..IoOptions::default()
             };
+            let socket = Rc::new(socket);
+            state.listeners.push(Rc::downgrade(&socket));
             let event = event_loop
                 .register_handler(Box::new(Acceptor::new(socket)), options)
                 .map_err(|error| BindError::Register(error.into()))?;

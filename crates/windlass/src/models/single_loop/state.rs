@@ -1,7 +1,9 @@
 //! What all connections of one loop share.
 
+use std::io;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::rc::{self, Rc};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
 use crate::models::group::Group;
 use crate::models::limits::Limits;
+use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
 use crate::pool::WorkerPool;
@@ -39,6 +42,8 @@ pub struct ServerState<V: Service> {
     /// The connections' events by slot; may name some that are gone.
     connections: Vec<Option<EventId>>,
     pub(super) acceptors: Vec<EventId>,
+    /// What they accept from.
+    pub(super) listeners: Vec<rc::Weak<ListenSocket>>,
     /// Those of the server's Unix listeners.
     files: Vec<Weak<SocketFile>>,
     settle_hook: Option<WatcherId>,
@@ -108,6 +113,7 @@ impl<V: Service> ServerState<V> {
             cuts: Vec::new(),
             connections: Vec::new(),
             acceptors: Vec::new(),
+            listeners: Vec::new(),
             files,
             settle_hook: None,
             end_hook: None,
@@ -308,6 +314,24 @@ impl<V: Service> ServerState<V> {
         self.service = service;
         self.local = local;
         self.watch_turns(cx);
+    }
+
+    /// Duplicates the sockets that this loop accepts from, to hand them on: to a program that takes
+    /// this one's place, say. One from which several loops accept is told by one of them. None
+    /// when the server stops.
+    ///
+    /// Each is to be kept open until its successor accepts from it: what waits in its queue is
+    /// reset when the last descriptor closes.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>> {
+        let listeners = self.listeners.iter().filter_map(rc::Weak::upgrade);
+        listeners
+            .filter(|socket| socket.sharing != Sharing::Duplicate)
+            .map(|socket| socket.fd.try_clone())
+            .collect()
     }
 
     /// Leaves the files of the server's Unix listeners where they are when it ends, because another
