@@ -26,13 +26,14 @@ use std::sync::{Arc, Mutex};
 
 use windlass::event_loop::{HandlerTimes, LoopConfig, PanicPolicy};
 use windlass::models::{Limits, MultiLoop, ServerReport};
+use windlass::session::ProxyProtocol;
 use windlass_http::HttpService;
 use windlass_http::middleware::HealthState;
 use windlass_sys::limits::raise_descriptor_limit;
 use windlass_tls::TlsService;
 
 pub(crate) use self::args::ServeArguments;
-use self::config::{AccessLogFormat, Config};
+use self::config::{AccessLogFormat, Config, ProxyMode};
 use self::control::{Control, ControlThread, Phase, tell_manager};
 use self::listeners::{Inherited, SocketFiles, explain_bind};
 use self::log_sink::{LogSink, Target};
@@ -57,13 +58,25 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
     if arguments.print_config {
         return manual::print(config::to_toml(&config).as_bytes());
     }
-    let has_tls = config.tls.cert.is_some();
-    match (arguments.check, has_tls) {
-        (true, true) => check::<Tls>(&config),
-        (true, false) => check::<Plain>(&config),
-        (false, true) => serve::<Tls>(arguments, config, inherited),
-        (false, false) => serve::<Plain>(arguments, config, inherited),
+    let has_proxy = config.proxy_protocol != ProxyMode::Off;
+    let run = match (config.tls.cert.is_some(), has_proxy) {
+        (false, false) => run_as::<Plain>,
+        (false, true) => run_as::<ProxyProtocol<Plain>>,
+        (true, false) => run_as::<Tls>,
+        (true, true) => run_as::<ProxyProtocol<Tls>>,
+    };
+    run(arguments, config, inherited)
+}
+
+fn run_as<V: Served>(
+    arguments: &ServeArguments,
+    config: Config,
+    inherited: Inherited,
+) -> Result<(), Box<dyn Error>> {
+    if arguments.check {
+        return check::<V>(&config);
     }
+    serve::<V>(arguments, config, inherited)
 }
 
 /// Reads all that the configuration names, and says that it is fine.

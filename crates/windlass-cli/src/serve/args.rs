@@ -5,8 +5,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::Args;
+use ipnet::IpNet;
 
-use super::config::{AccessLogFormat, Config, ProxyProtocol};
+use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, TimeLimit};
 
 /// What `windlass serve` is told. The help texts are also the comments of `--print-config`.
@@ -42,10 +43,15 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "OCTAL", help_heading = "Sockets")]
     pub(super) unix_mode: Option<FileMode>,
 
-    /// Expect the PROXY protocol (v1 and v2 are told apart) on each connection, as a load balancer
-    /// in front sends it. Only the balancer must be able to connect then.
+    /// Whether connections begin with a PROXY header (version 1 or 2), by which a load balancer
+    /// tells the client's address. Whoever can connect can claim any: see --proxy-from.
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Sockets")]
-    pub(super) proxy_protocol: Option<ProxyProtocol>,
+    pub(super) proxy_protocol: Option<ProxyMode>,
+
+    /// Take connections with a PROXY header from this network only, as in 10.0.0.0/8. May be given
+    /// several times.
+    #[arg(long, value_name = "NETWORK", help_heading = "Sockets")]
+    pub(super) proxy_from: Vec<IpNet>,
 
     /// Serve HTTPS with this certificate chain, a PEM file.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
@@ -123,7 +129,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "TIME", help_heading = "Stopping")]
     pub(super) restart_deadline: Option<Span>,
 
-    /// The most connections at once on each loop; fewer if the limit of descriptors leaves too
+    /// The most connections at once; fewer if the limit of descriptors leaves too
     /// little for files.
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub(super) connections_max: Option<NonZeroUsize>,
@@ -214,6 +220,7 @@ impl ServeArguments {
         set_list(&mut config.unix, &self.unix);
         set(&mut config.unix_mode, &self.unix_mode);
         set(&mut config.proxy_protocol, &self.proxy_protocol);
+        set_list(&mut config.proxy_from, &self.proxy_from);
         set_some(&mut config.tls.cert, &self.tls_cert);
         set_some(&mut config.tls.key, &self.tls_key);
         set(&mut config.loops, &self.loops);

@@ -16,6 +16,7 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use clap::ValueEnum;
+use ipnet::IpNet;
 use serde::Deserialize;
 
 pub(super) use self::print::to_toml;
@@ -33,7 +34,8 @@ pub(crate) struct Config {
     pub(super) listen: Vec<SocketAddr>,
     pub(super) unix: Vec<PathBuf>,
     pub(super) unix_mode: FileMode,
-    pub(super) proxy_protocol: ProxyProtocol,
+    pub(super) proxy_protocol: ProxyMode,
+    pub(super) proxy_from: Vec<IpNet>,
     pub(super) loops: Loops,
     pub(super) slow_handler: TimeLimit,
     pub(super) cors: Vec<String>,
@@ -56,7 +58,8 @@ impl Default for Config {
             listen: Vec::new(),
             unix: Vec::new(),
             unix_mode: FileMode(0o660),
-            proxy_protocol: ProxyProtocol::Off,
+            proxy_protocol: ProxyMode::Off,
+            proxy_from: Vec::new(),
             loops: Loops::Count(1),
             slow_handler: TimeLimit(Some(Duration::from_millis(100))),
             cors: Vec::new(),
@@ -77,12 +80,14 @@ impl Default for Config {
 /// Whether the PROXY protocol is spoken before HTTP.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum ProxyProtocol {
+pub(crate) enum ProxyMode {
     /// Connections come from clients.
     #[default]
     Off,
     /// Each connection begins with a PROXY header; without one it ends.
     Required,
+    /// Connections from --proxy-from begin with a PROXY header, others come from clients.
+    Mixed,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -217,7 +222,7 @@ impl Config {
             line: error.line,
             message: error.message,
         })?;
-        config.resolve(path.parent().unwrap_or(Path::new("")));
+        config.resolve(path.parent().unwrap_or_else(|| Path::new("")));
         Ok(config)
     }
 
@@ -281,6 +286,12 @@ impl Config {
         };
         if !self.cors.iter().all(origin_is_fine) {
             return wrong("an origin of --cors is * or scheme://host[:port], without a path");
+        }
+        if self.proxy_protocol == ProxyMode::Mixed && self.proxy_from.is_empty() {
+            return wrong("--proxy-protocol mixed needs the proxies' networks: give --proxy-from");
+        }
+        if self.proxy_protocol == ProxyMode::Off && !self.proxy_from.is_empty() {
+            return wrong("--proxy-from is for --proxy-protocol required or mixed");
         }
         if self.limits.target.0 > self.limits.head.0 {
             return wrong("a target is a part of the head: --target-max is beyond --head-max");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use windlass_sys::clock;
 
-use super::config::{AccessLogFormat, Config};
+use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::control::{Control, tell_manager};
 use super::log_sink::{LogSink, Target};
 use super::site::{Served, Surroundings};
@@ -94,12 +94,16 @@ impl<V: Served> Control<V> {
     }
 }
 
-/// TLS can't be put on or taken off while connections are open.
+/// What lies around HTTP can't be put on or taken off while connections are open.
 fn check_form(old: &Config, new: &Config) -> Result<(), Box<dyn Error>> {
-    if old.tls.cert.is_some() == new.tls.cert.is_some() {
-        return Ok(());
+    if old.tls.cert.is_some() != new.tls.cert.is_some() {
+        return Err("to begin or end with TLS takes a restart (SIGUSR2)".into());
     }
-    Err("to begin or end with TLS takes a restart (SIGUSR2)".into())
+    let has_proxy = |config: &Config| config.proxy_protocol != ProxyMode::Off;
+    if has_proxy(old) != has_proxy(new) {
+        return Err("to begin or end with PROXY headers takes a restart (SIGUSR2)".into());
+    }
+    Ok(())
 }
 
 /// The keys that differ and that a reload does not touch.
@@ -108,7 +112,6 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("listen", old.listen != new.listen),
         ("unix", old.unix != new.unix),
         ("unix_mode", old.unix_mode != new.unix_mode),
-        ("proxy_protocol", old.proxy_protocol != new.proxy_protocol),
         ("loops", old.loops != new.loops),
         ("slow_handler", old.slow_handler != new.slow_handler),
         ("metrics", old.metrics != new.metrics),

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use windlass::session::Service;
+use windlass::session::{OtherPeers, ProxyPolicy, ProxyProtocol, Service};
 use windlass_http::middleware::{
     BasicAuth, Cors, Filtered, FixedHeaders, Health, HealthState, Users,
 };
@@ -16,7 +16,7 @@ use windlass_http::{
 };
 use windlass_tls::{TlsConfig, TlsReport, TlsService};
 
-use super::config::{AccessLogFormat, Config};
+use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::log_sink::SharedLog;
 
 /// The files, behind all that looks at a request before.
@@ -90,6 +90,34 @@ impl Served for TlsService<HttpService<Site>> {
 
     fn tls_report(&self) -> Option<TlsReport> {
         Some(self.handle().report())
+    }
+}
+
+impl<V: Served> Served for ProxyProtocol<V> {
+    fn make(config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
+        let networks = config.proxy_from.clone();
+        let others = match config.proxy_protocol {
+            ProxyMode::Mixed => OtherPeers::Direct,
+            ProxyMode::Off | ProxyMode::Required => OtherPeers::Refused,
+        };
+        let policy = if networks.is_empty() {
+            ProxyPolicy::Required
+        } else {
+            ProxyPolicy::RequiredFrom { networks, others }
+        };
+        Ok(Self::new(V::make(config, around)?, policy))
+    }
+
+    fn http(local: &Self::Local) -> &HttpLocal<Site> {
+        V::http(local.inner())
+    }
+
+    fn http_mut(local: &mut Self::Local) -> &mut HttpLocal<Site> {
+        V::http_mut(local.inner_mut())
+    }
+
+    fn tls_report(&self) -> Option<TlsReport> {
+        self.inner().tls_report()
     }
 }
 

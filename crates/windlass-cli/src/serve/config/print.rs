@@ -22,6 +22,12 @@ pub(crate) fn to_toml(config: &Config) -> String {
         "proxy_protocol",
         variant(config.proxy_protocol),
     );
+    page.list(
+        "proxy_from",
+        "proxy_from",
+        &config.proxy_from,
+        &"10.0.0.0/8",
+    );
     match config.loops {
         Loops::Auto => page.set("loops", "loops", quote("auto")),
         Loops::Count(count) => page.set("loops", "loops", count),

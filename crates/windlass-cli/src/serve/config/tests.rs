@@ -64,6 +64,7 @@ const ALL: &[&str] = &[
     "--unix=/run/\"a\\b\"",
     "--unix-mode=600",
     "--proxy-protocol=required",
+    "--proxy-from=10.0.0.0/8",
     "--tls-cert=c",
     "--tls-key=k",
     "--loops=auto",
@@ -155,6 +156,8 @@ fn contradictions_are_refused() {
     for line in [
         &["--tls-cert=a"][..],
         &["--tls-key=a"],
+        &["--proxy-protocol=mixed"],
+        &["--proxy-from=10.0.0.0/8"],
         &["--healthz=ok"],
         &["--cors=example.org"],
         &["--cors=https://example.org/"],

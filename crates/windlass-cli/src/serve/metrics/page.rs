@@ -84,7 +84,8 @@ impl Page {
             "Connections that are open.",
             |said| said.as_ref().map(|said| said.open),
         );
-        let counters: [(&str, &str, fn(&ServerReport) -> u64); 8] = [
+        type Pick = fn(&ServerReport) -> u64;
+        let counters: [(&str, &str, Pick); 8] = [
             (
                 "connections_accepted",
                 "Connections that were accepted.",
