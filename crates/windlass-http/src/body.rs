@@ -1,10 +1,11 @@
 //! Framing of request bodies (RFC 9112 sections 6 and 7): where a body ends.
 //!
 //! The decoder takes input in any cut and gives the data piece by piece, by reference. Sizes are
-//! 64-bit and checked; nothing is allocated. Trailer fields are checked and dropped, never merged
-//! into the headers (RFC 9110 section 6.5.1).
+//! 64-bit and checked; nothing is allocated but for trailers that are kept. Trailer fields are
+//! checked, and dropped or kept apart, never merged into the headers (RFC 9110 section 6.5.1).
 
 use crate::syntax::{is_token, is_value_bytes};
+use crate::trailers::Trailers;
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct BodyDecoder {
     /// What chunk extensions and trailers have used of their limit.
     overhead_bytes: usize,
     overhead_bytes_max: usize,
+    /// Trailer fields, if they are kept.
+    trailers: Option<Trailers>,
 }
 
 /// What one step found.
@@ -85,7 +88,21 @@ impl BodyDecoder {
             state,
             overhead_bytes: 0,
             overhead_bytes_max,
+            trailers: None,
         }
+    }
+
+    /// Keeps the trailer fields, for [`BodyDecoder::take_trailers`].
+    pub(crate) fn keeping_trailers(self) -> Self {
+        Self {
+            trailers: Some(Trailers::default()),
+            ..self
+        }
+    }
+
+    /// The trailer fields that were kept.
+    pub(crate) fn take_trailers(&mut self) -> Trailers {
+        self.trailers.take().unwrap_or_default()
     }
 
     /// Takes what it can of `input`, up to the end of a piece of data or of the body.
@@ -185,6 +202,9 @@ impl BodyDecoder {
         let colon = memchr::memchr(b':', line).ok_or(BadBody)?;
         if !is_token(&line[..colon]) || !is_value_bytes(&line[colon + 1..]) {
             return Err(BadBody);
+        }
+        if let Some(trailers) = &mut self.trailers {
+            trailers.push_line(line);
         }
         self.state = State::Trailer { scanned: 0 };
         Ok(())

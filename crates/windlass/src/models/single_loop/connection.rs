@@ -270,6 +270,7 @@ impl<V: Service> Connection<V> {
         match next {
             // It goes on waiting for its job.
             Next::Read | Next::Flush | Next::Wait if self.has_job() => {}
+            Next::Read if matches!(self.phase, Phase::Reading) => {}
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
             Next::Wait => self.phase = Phase::Waiting,

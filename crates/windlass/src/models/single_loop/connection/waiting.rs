@@ -54,6 +54,14 @@ impl<V: Service> Connection<V> {
     #[inline]
     pub(super) fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
         let edge = state.trigger == Trigger::Edge;
+        let reads_on = matches!(self.phase, Phase::Reading)
+            && self.output.is_none()
+            && !self.input_ended
+            && !self.ready.intersects(Readiness::READ);
+        if edge && reads_on && self.interest == Self::reading(edge) {
+            self.paused = false;
+            return;
+        }
         let (mut full, mut low) = (false, true);
         if let Some(output) = &self.output {
             (full, low) = (output.is_full(), output.is_low());
