@@ -22,7 +22,7 @@ pub(super) struct Group<V: Service> {
     /// Set before any loop runs.
     handles: OnceLock<Box<[LoopHandle<V>]>>,
     pub(super) room: Arc<Room>,
-    dealing: Accepting,
+    accepting_by: Accepting,
     /// Connections that the first loop dealt out.
     dealt: AtomicUsize,
     /// Loops that accept still.
@@ -68,7 +68,7 @@ impl<V: Service> Group<V> {
         Self {
             handles: OnceLock::new(),
             room: Arc::new(Room::new(loops, connections_max)),
-            dealing: accepting,
+            accepting_by: accepting,
             dealt: AtomicUsize::new(0),
             accepting: AtomicUsize::new(loops),
             others: AtomicUsize::new(loops - 1),
@@ -87,7 +87,7 @@ impl<V: Service> Group<V> {
 
     /// Which loop is to serve the next connection that loop `index` accepts.
     pub(super) fn choose(&self, index: usize) -> usize {
-        let Accepting::Acceptor(dealing) = self.dealing else {
+        let Accepting::Acceptor(dealing) = self.accepting_by else {
             return index;
         };
         let start = self.dealt.load(Ordering::Relaxed) % self.handles().len().max(1);

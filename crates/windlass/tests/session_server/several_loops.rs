@@ -320,9 +320,14 @@ fn a_service_is_replaced_under_open_sessions() {
         let (addr, handles, stop) = told.recv_timeout(PATIENCE).unwrap();
         let replace = |service: NumberedService| {
             let service = Arc::new(service);
+            let (done, is_done) = mpsc::channel();
             handles[0]
-                .post(move |state, cx| state.replace_service(cx, service))
+                .post(move |state, cx| {
+                    state.replace_service(cx, service);
+                    done.send(()).unwrap();
+                })
                 .unwrap();
+            is_done.recv_timeout(PATIENCE).unwrap();
         };
         let mut first = Client::connect(addr);
         assert_eq!(first.ask(""), "1 101");
