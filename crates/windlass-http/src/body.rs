@@ -1,8 +1,8 @@
 //! Framing of request bodies (RFC 9112 sections 6 and 7): where a body ends.
 //!
 //! The decoder takes input in any cut and gives the data piece by piece, by reference. Sizes are
-//! 64-bit and checked; nothing is allocated. Trailer fields are checked and dropped, never merged
-//! into the headers (RFC 9110 section 6.5.1).
+//! 64-bit and checked; nothing is allocated. Trailer fields are checked and given apart, line by
+//! line, never merged into the headers (RFC 9110 section 6.5.1).
 
 use crate::syntax::{is_token, is_value_bytes};
 
@@ -37,6 +37,8 @@ pub(crate) struct Decoded<'a> {
     pub(crate) consumed: usize,
     /// The data among them.
     pub(crate) data: &'a [u8],
+    /// A trailer line among them, checked, without its line end.
+    pub(crate) trailer: &'a [u8],
     /// Whether the body ended.
     pub(crate) done: bool,
 }
@@ -94,7 +96,8 @@ impl BodyDecoder {
     pub(crate) fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, BadBody> {
         let mut at = 0;
         let mut data: &[u8] = &[];
-        while data.is_empty() && self.state != State::Done {
+        let mut trailer: &[u8] = &[];
+        while data.is_empty() && trailer.is_empty() && self.state != State::Done {
             let rest = &input[at..];
             let Some(&byte) = rest.first() else { break };
             match self.state {
@@ -117,7 +120,7 @@ impl BodyDecoder {
                 State::Trailer { scanned } => match memchr::memchr(b'\n', &rest[scanned..]) {
                     Some(end) => {
                         let line = &rest[..=scanned + end];
-                        self.trailer_line(line)?;
+                        trailer = self.trailer_line(line)?;
                         at += line.len();
                     }
                     None if rest.len() > self.overhead_bytes_max - self.overhead_bytes => {
@@ -139,6 +142,7 @@ impl BodyDecoder {
         Ok(Decoded {
             consumed: at,
             data,
+            trailer,
             done: self.state == State::Done,
         })
     }
@@ -175,19 +179,19 @@ impl BodyDecoder {
         })
     }
 
-    fn trailer_line(&mut self, line: &[u8]) -> Result<(), BadBody> {
+    fn trailer_line<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], BadBody> {
         self.spend_overhead(line.len())?;
         let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
         if line.is_empty() {
             self.state = State::Done;
-            return Ok(());
+            return Ok(line);
         }
         let colon = memchr::memchr(b':', line).ok_or(BadBody)?;
         if !is_token(&line[..colon]) || !is_value_bytes(&line[colon + 1..]) {
             return Err(BadBody);
         }
         self.state = State::Trailer { scanned: 0 };
-        Ok(())
+        Ok(line)
     }
 
     fn spend_overhead(&mut self, bytes: usize) -> Result<(), BadBody> {

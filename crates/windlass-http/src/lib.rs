@@ -35,6 +35,7 @@
 
 mod access_log;
 mod body;
+pub mod client;
 mod config;
 mod date;
 mod fixed;
