@@ -385,7 +385,7 @@ fn pf30_an_early_answer_to_a_long_body_is_not_lost() {
                     (413, &b"no!"[..])
                 );
             }
-            // The kernel may drop what was received when the reset comes.
+            //STRICT
             Err(error) => assert!(
                 matches!(error.kind(), ClientErrorKind::Socket(_)),
                 "{error:?}"

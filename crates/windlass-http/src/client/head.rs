@@ -78,13 +78,16 @@ pub(super) struct Judged {
     pub(super) persistent: bool,
 }
 
+/// A complete head: its length, what it says, and its headers.
+pub(super) type Complete<'h, 'b> = (usize, Judged, &'h [Header<'b>]);
+
 /// Judges `lines`, which end in a line end, as the head of a response to `method`. Answers nothing
-/// if it is not complete yet; else how long it is, and the headers.
+/// if it is not complete yet.
 pub(super) fn parse<'h, 'b>(
     lines: &'b [u8],
     headers: &'h mut [MaybeUninit<Header<'b>>],
     method: Method,
-) -> Result<Option<(usize, Judged, &'h [Header<'b>])>, ResponseFault> {
+) -> Result<Option<Complete<'h, 'b>>, ResponseFault> {
     let mut raw = httparse::Response::new(&mut []);
     let parsed =
         ParserConfig::default().parse_response_with_uninit_headers(&mut raw, lines, headers);
@@ -153,14 +156,12 @@ impl<'a> Fields<'a> {
                     }
                 }
                 14 if name.eq_ignore_ascii_case("content-length") => {
-                    if fields.content_length.replace(value).is_some() {
-                        return Err(ResponseFault::ContentLength);
-                    }
+                    let twice = ResponseFault::ContentLength;
+                    set_once(&mut fields.content_length, value, twice)?;
                 }
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => {
-                    if fields.transfer_encoding.replace(value).is_some() {
-                        return Err(ResponseFault::TransferEncoding);
-                    }
+                    let twice = ResponseFault::TransferEncoding;
+                    set_once(&mut fields.transfer_encoding, value, twice)?;
                 }
                 _ => {}
             }
@@ -197,5 +198,16 @@ impl<'a> Fields<'a> {
             return Ok(ResponseFraming::Decoded(Framing::Length(0)));
         }
         Ok(told.map_or(ResponseFraming::UntilClose, ResponseFraming::Decoded))
+    }
+}
+
+fn set_once<'a>(
+    slot: &mut Option<&'a [u8]>,
+    value: &'a [u8],
+    twice: ResponseFault,
+) -> Result<(), ResponseFault> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(twice),
     }
 }

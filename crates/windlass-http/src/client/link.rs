@@ -207,7 +207,7 @@ impl<'l, S: 'l> Link<'l, S> {
     }
 
     /// Gives the connection up and leaves the request to another one.
-    fn send_elsewhere(&mut self, cx: &mut Context<'_, 'l, S>, mut exchange: Box<Exchange<'l>>) {
+    fn send_elsewhere(&self, cx: &mut Context<'_, 'l, S>, mut exchange: Box<Exchange<'l>>) {
         exchange.retried = true;
         let core = Rc::clone(&self.core);
         core.release(&self.slot);

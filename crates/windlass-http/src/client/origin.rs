@@ -62,7 +62,7 @@ impl Origin {
         Ok(Self {
             scheme,
             host,
-            port: url.port().unwrap_or(scheme.default_port()),
+            port: url.port().unwrap_or_else(|| scheme.default_port()),
         })
     }
 

@@ -103,6 +103,10 @@ impl Transport {
     }
 
     /// Reads. `None`: nothing is there; zero: the peer is done sending, and said so.
+    #[cfg_attr(
+        not(feature = "client-tls"),
+        expect(clippy::needless_pass_by_ref_mut, reason = "only TLS has a state")
+    )]
     pub(super) fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, TransportError> {
         #[cfg(feature = "client-tls")]
         if let Some(tls) = &mut self.tls {
@@ -112,6 +116,10 @@ impl Transport {
     }
 
     /// Writes as much of `output` as is taken; answers how many bytes.
+    #[cfg_attr(
+        not(feature = "client-tls"),
+        expect(clippy::needless_pass_by_ref_mut, reason = "only TLS has a state")
+    )]
     pub(super) fn write(&mut self, output: &mut Output) -> Result<u64, TransportError> {
         #[cfg(feature = "client-tls")]
         if let Some(tls) = &mut self.tls {
