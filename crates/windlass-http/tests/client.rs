@@ -517,3 +517,43 @@ fn a_handler_that_panics_ends_its_request_only() {
     assert_eq!(client.pending_count(), 0);
     server.stop();
 }
+
+/// Looks at the client when it is dropped.
+struct LooksBack(Client<'static>);
+
+impl Drop for LooksBack {
+    fn drop(&mut self) {
+        let _ = self.0.pending_count();
+    }
+}
+
+#[test]
+fn what_a_cancelled_request_owns_may_use_the_client_when_it_is_dropped() {
+    let server = own_server();
+    let mut config = ClientConfig::default();
+    config.connections_per_origin = 1;
+    let state = run(config, |client, event_loop| {
+        // The first connects, the second waits.
+        for _ in 0..2 {
+            let held = LooksBack(client.clone());
+            let source = move |_: &mut Vec<u8>| {
+                let _ = &held;
+                Ok(windlass_http::client::Pulled::End)
+            };
+            let request = ClientRequest::post(&server.url("/")).expect("valid");
+            let held = LooksBack(client.clone());
+            let request = request.body_stream(source, None);
+            let id = client
+                .send(event_loop, request, move |_, _, _| drop(held))
+                .expect("sent");
+            event_loop
+                .defer({
+                    let client = client.clone();
+                    move |_, cx| assert!(client.cancel(cx, id))
+                })
+                .expect("room");
+        }
+    });
+    assert!(state.results.is_empty());
+    server.stop();
+}

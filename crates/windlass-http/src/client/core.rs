@@ -438,15 +438,9 @@ impl<'l, S: 'l> Core<'l, S> {
         match place {
             Place::Over => return,
             Place::Queued => {
-                let mut table = self.table.borrow_mut();
-                let table = &mut *table;
-                let removed = table.hubs.get_mut(origin).and_then(|hub| {
-                    let at = hub.queue.iter().position(|exchange| exchange.id == id)?;
-                    hub.queue.remove(at)
-                });
-                table.queued_count -= usize::from(removed.is_some());
-                // What the program gave is dropped outside.
-                return drop_outside(removed);
+                let removed = self.take_queued(id, origin);
+                // What the program gave is dropped when the table is free again.
+                return drop(removed);
             }
             Place::Resolving { event, job } => {
                 cx.remove(event);
@@ -463,6 +457,15 @@ impl<'l, S: 'l> Core<'l, S> {
             }
         }
         self.pump(cx, origin);
+    }
+
+    fn take_queued(&self, id: RequestId, origin: &Origin) -> Option<Box<Exchange<'l>>> {
+        let mut table = self.table.borrow_mut();
+        let hub = table.hubs.get_mut(origin)?;
+        let at = hub.queue.iter().position(|exchange| exchange.id == id)?;
+        let removed = hub.queue.remove(at);
+        table.queued_count -= usize::from(removed.is_some());
+        removed
     }
 
     /// Gives the place back that a connection in the making has, which has no slot yet.
@@ -596,8 +599,4 @@ impl<'l, S> Table<'l, S> {
             self.hubs.remove(&slot.origin);
         }
     }
-}
-
-fn drop_outside<T>(value: T) {
-    drop(value);
 }

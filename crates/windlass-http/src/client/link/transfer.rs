@@ -58,6 +58,9 @@ impl<'l, S: 'l> Link<'l, S> {
                 return exchanged;
             }
         }
+        // TLS may have taken more from the socket than was read here: nobody reports that.
+        let event = cx.event();
+        let _ = cx.activate(event, 1);
         Exchanged::Waits
     }
 
