@@ -47,8 +47,9 @@ impl Receiving {
         let overhead_bytes_max = cx.local.shared.config.limits.head_bytes;
         let framing: Framing = late.framer.framing;
         Self {
-            decoder: BodyDecoder::new(framing, overhead_bytes_max).keeping_trailers(),
+            decoder: BodyDecoder::new(framing, overhead_bytes_max),
             late,
+            trailers: Trailers::default(),
             started: cx.now.monotonic,
             paused_at: None,
             received_bytes: 0,
@@ -101,6 +102,9 @@ impl Receiving {
             let is_too_long = data.len() < decoded.data.len();
             self.received_bytes += data.len() as u64;
             consumed += decoded.consumed;
+            if !decoded.trailer.is_empty() {
+                self.trailers.push_line(decoded.trailer);
+            }
             // What is within the limit is given, so that the answer does not depend on the cut.
             if !data.is_empty()
                 && let Err(response) = sink.data(data)
@@ -111,7 +115,7 @@ impl Receiving {
                 return (consumed, Pumped::Malformed(TOO_LARGE));
             }
             if decoded.done {
-                return (consumed, Pumped::Done(self.decoder.take_trailers()));
+                return (consumed, Pumped::Done(std::mem::take(&mut self.trailers)));
             }
             if decoded.consumed == 0 {
                 return (consumed, Pumped::NeedsInput);
