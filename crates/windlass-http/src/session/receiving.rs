@@ -23,6 +23,7 @@ pub(super) struct Receiving {
     /// Has the taker.
     late: Late,
     /// When the body began, put off by the time for which nothing was read.
+    trailers: Trailers,
     started: Instant,
     /// Since when nothing is read, though the client may be sending.
     paused_at: Option<Instant>,
