@@ -36,11 +36,13 @@
 mod access_log;
 mod body;
 mod config;
+mod content_coding;
 mod date;
 mod fixed;
 mod handler;
 mod head;
 mod method;
+mod negotiation;
 mod refusal;
 mod request;
 mod responder;
@@ -58,8 +60,10 @@ pub use self::handler::Handler;
 pub use self::method::{Method, Methods};
 pub use self::request::{Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
-pub use self::response::{Response, ResponseError};
+pub use self::response::{Piece, Response, ResponseError};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
-pub use self::static_files::{StaticFiles, StaticFilesLocal};
+pub use self::static_files::{
+    Dotfiles, FileCache, FileOptionError, Listing, Precompressed, StaticFiles, StaticFilesLocal,
+};
 pub use self::status::Status;

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use windlass::session::Output;
 
 use crate::status::Status;
 use crate::syntax::{is_token, is_value};
@@ -35,6 +36,43 @@ pub(crate) enum Body {
         offset: u64,
         len: u64,
     },
+    Pieces(Vec<Piece>),
+}
+
+/// A part of a body that is put together from several, in order.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Piece {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A part of a file, sent by the kernel.
+    File {
+        /// The file, open for reading.
+        file: Arc<File>,
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is, in bytes.
+        len: u64,
+    },
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Appends the piece. Bytes are copied if they are few.
+    pub(crate) fn push(self, output: &mut Output) {
+        const COPY_BYTES_MAX: usize = 4096;
+        match self {
+            Self::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => output.push(&bytes),
+            Self::Bytes(bytes) => output.push_shared(bytes),
+            Self::File { file, offset, len } => output.push_file(file, offset, len),
+        }
+    }
 }
 
 impl Body {
@@ -42,6 +80,8 @@ impl Body {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File { len, .. } => *len,
+            // More than there is room for is a file longer than any: the sum stays at the limit.
+            Self::Pieces(pieces) => pieces.iter().map(Piece::len).fold(0, u64::saturating_add),
         }
     }
 }
@@ -88,6 +128,13 @@ impl Response {
     #[must_use]
     pub fn file(mut self, file: Arc<File>, offset: u64, len: u64) -> Self {
         self.body = Body::File { file, offset, len };
+        self
+    }
+
+    /// Sets the body to `pieces`, one after the other.
+    #[must_use]
+    pub fn pieces(mut self, pieces: Vec<Piece>) -> Self {
+        self.body = Body::Pieces(pieces);
         self
     }
 
