@@ -226,8 +226,11 @@ impl Order {
     }
 
     fn compare(self, a: &Entry, b: &Entry) -> Ordering {
-        let lower = |entry: &Entry| entry.name.to_ascii_lowercase();
-        let by_name = || lower(a).cmp(&lower(b)).then_with(|| a.name.cmp(&b.name));
+        let by_name = || {
+            let [lower_a, lower_b] =
+                [a, b].map(|entry| entry.name.iter().map(u8::to_ascii_lowercase));
+            lower_a.cmp(lower_b).then_with(|| a.name.cmp(&b.name))
+        };
         let ordering = match self.column {
             Column::Modified => a.modified.cmp(&b.modified).then_with(by_name),
             Column::Name => by_name(),
