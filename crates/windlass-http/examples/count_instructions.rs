@@ -7,7 +7,9 @@
 
 #![allow(clippy::print_stdout, reason = "a program")]
 
-use windlass::session::{Input, Now, Output, Peer, Service, Session, SessionContext};
+use windlass::session::{
+    Input, Notifier, Now, Output, Peer, Service, Session, SessionContext, Wakeups,
+};
 use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
 
 const SHORT: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
@@ -30,6 +32,8 @@ fn main() -> Result<(), windlass_http::ResponseError> {
     let mut local = service.local();
     let mut session = service.open(&mut local, &Peer::default(), Now::default());
     let mut output = Output::default();
+    let make = || Notifier::new(|| {});
+    let mut notifier = None;
     let mut sent_bytes = 0;
     let count = 100_000;
     for number in 0..count {
@@ -41,6 +45,7 @@ fn main() -> Result<(), windlass_http::ResponseError> {
             local: &mut local,
             output: &mut output,
             now,
+            wakeups: Wakeups::new(&mut notifier, &make),
         };
         assert_eq!(measured(&mut session, cx, bytes), bytes.len());
         sent_bytes += output.queued_bytes();

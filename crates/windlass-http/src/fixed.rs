@@ -45,12 +45,17 @@ enum Rest {
 
 impl FixedResponse {
     /// Lays `response` out.
+    ///
+    /// # Panics
+    ///
+    /// If its body is a stream: that can be sent only once.
     #[must_use]
     pub fn new(response: Response) -> Self {
         let Response {
             status,
             header_lines,
             body,
+            ..
         } = response;
         let body = if status.has_body() {
             body
@@ -79,6 +84,7 @@ impl FixedResponse {
             Body::Bytes(bytes) => Rest::Shared(bytes),
             Body::File { file, offset, len } => Rest::File { file, offset, len },
             Body::Pieces(pieces) => Rest::Pieces(pieces.into()),
+            Body::Stream { .. } => panic!("a fixed answer's body must not be a stream"),
         };
         image.shrink_to_fit();
         Self {
@@ -122,14 +128,23 @@ impl FixedResponse {
         output: &mut Output,
         framer: Framer,
         date: &[u8; DATE_BYTES],
+        extra: &[u8],
     ) -> u64 {
         let (head, body) = self.image.split_at(self.head_bytes);
         output.push_with(|buf| {
             let start = buf.len();
-            if framer.persistence == Persistence::Persistent && !framer.head_only {
+            if extra.is_empty()
+                && framer.persistence == Persistence::Persistent
+                && !framer.head_only
+            {
                 buf.extend_from_slice(&self.image);
             } else {
-                buf.extend_from_slice(&head[..head.len() - 2]);
+                // Behind the date and its line end.
+                let (start, head_end) =
+                    head[..head.len() - 2].split_at(self.date_at + DATE_BYTES + 2);
+                buf.extend_from_slice(start);
+                buf.extend_from_slice(extra);
+                buf.extend_from_slice(head_end);
                 buf.extend_from_slice(framer.persistence.line());
                 buf.extend_from_slice(b"\r\n");
                 if !framer.head_only {

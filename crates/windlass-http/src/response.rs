@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use windlass::session::Output;
 
+use crate::body_source::BodySource;
 use crate::status::Status;
 use crate::syntax::{is_token, is_value};
 
@@ -20,15 +21,16 @@ use crate::syntax::{is_token, is_value};
 /// # }
 /// # assert!(run().is_ok());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Response {
     pub(crate) status: Status,
     /// Checked header lines, each with its line end.
     pub(crate) header_lines: Vec<u8>,
     pub(crate) body: Body,
+    /// Whether it is a plain notice, which a page made for its status may replace.
+    pub(crate) is_notice: bool,
 }
 
-#[derive(Clone, Debug)]
 pub(crate) enum Body {
     Bytes(Bytes),
     File {
@@ -37,6 +39,10 @@ pub(crate) enum Body {
         len: u64,
     },
     Pieces(Vec<Piece>),
+    Stream {
+        source: Box<dyn BodySource>,
+        len: Option<u64>,
+    },
 }
 
 /// A part of a body that is put together from several, in order.
@@ -82,7 +88,20 @@ impl Body {
             Self::File { len, .. } => *len,
             // More than there is room for is a file longer than any: the sum stays at the limit.
             Self::Pieces(pieces) => pieces.iter().map(Piece::len).fold(0, u64::saturating_add),
+            Self::Stream { len, .. } => len.unwrap_or(0),
         }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Bytes(_) => "Bytes",
+            Self::File { .. } => "File",
+            Self::Pieces(_) => "Pieces",
+            Self::Stream { .. } => "Stream",
+        };
+        write!(f, "{name}({})", self.len())
     }
 }
 
@@ -94,6 +113,7 @@ impl Response {
             status,
             header_lines: Vec::new(),
             body: Body::Bytes(Bytes::new()),
+            is_notice: false,
         }
     }
 
@@ -104,6 +124,7 @@ impl Response {
             status,
             header_lines: TEXT_TYPE.to_vec(),
             body: Body::Bytes(format!("{status}: {detail}\n").into()),
+            is_notice: true,
         }
     }
 
@@ -138,6 +159,16 @@ impl Response {
         self
     }
 
+    /// Sets the body to what `source` makes, piece by piece.
+    #[must_use]
+    pub fn stream(mut self, source: impl BodySource) -> Self {
+        self.body = Body::Stream {
+            source: Box::new(source),
+            len: None,
+        };
+        self
+    }
+
     /// The status.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -156,6 +187,10 @@ pub enum ResponseError {
     HeaderName,
     /// The value has a control byte, or a blank at an end (RFC 9110 section 5.5).
     HeaderValue,
+    /// The client offered no other protocol to go on in.
+    NoUpgrade,
+    /// The status code is not of an interim answer.
+    NotInterim,
     /// The header belongs to the session: `Connection`, `Content-Length`, `Date`, `Keep-Alive`,
     /// `Trailer`, `Transfer-Encoding`, `Upgrade`.
     ReservedHeader,
@@ -166,6 +201,8 @@ impl fmt::Display for ResponseError {
         f.write_str(match self {
             Self::HeaderName => "set a header whose name is not a token",
             Self::HeaderValue => "set a header whose value has a forbidden byte",
+            Self::NoUpgrade => "upgrade a connection whose client did not offer to",
+            Self::NotInterim => "send an interim answer whose status is not one",
             Self::ReservedHeader => "set a header that belongs to the session",
         })
     }

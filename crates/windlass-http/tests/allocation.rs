@@ -8,7 +8,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use windlass::session::{Input, Next, Now, Output, Peer, Service, Session, SessionContext};
+use windlass::session::{
+    Input, Next, Notifier, Now, Output, Peer, Service, Session, SessionContext, Wakeups,
+};
 use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
 
 struct Counting;
@@ -52,6 +54,8 @@ fn fixed_answer_on_a_kept_connection_allocates_nothing() {
     let mut local = service.local();
     let mut session = service.open(&mut local, &Peer::default(), Now::default());
     let mut output = Output::default();
+    let make = || Notifier::new(|| {});
+    let mut notifier = None;
     let input = b"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: x\r\nAccept: */*\r\n\r\n".repeat(3);
     let mut ask = || {
         let now = Now {
@@ -62,6 +66,7 @@ fn fixed_answer_on_a_kept_connection_allocates_nothing() {
             local: &mut local,
             output: &mut output,
             now,
+            wakeups: Wakeups::new(&mut notifier, &make),
         };
         let progress = session.advance(
             &mut cx,

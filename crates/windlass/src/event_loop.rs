@@ -54,6 +54,7 @@ pub use self::handler::EventHandler;
 pub use self::io_source::IoOptions;
 pub use self::lag::LagHistogram;
 pub use self::reactor::Reactor;
+pub(crate) use self::remote::WakeFlag;
 pub use self::remote::{PostError, Poster, Waker};
 pub use self::signal::{Signal, SignalInfo};
 pub use self::watchdog::{StuckHandler, Watchdog};

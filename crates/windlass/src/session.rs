@@ -21,7 +21,9 @@
 //! What all sessions of one thread share (scratch memory, caches) is the service's
 //! [`Local`](Service::Local), one per driver thread, handed in with each call.
 
+mod notifier;
 mod output;
+mod proxy_protocol;
 
 use std::any::Any;
 use std::fmt;
@@ -30,7 +32,13 @@ use std::panic::UnwindSafe;
 
 use windlass_core::Instant;
 
+pub use self::notifier::{Notifier, Wakeups};
 pub use self::output::{Front, Output, OutputLimits};
+pub use self::proxy_protocol::{
+    OtherPeers, PROXY_HEADER_BYTES_MAX, PROXY_LINE_BYTES_MAX, ProxyHeader, ProxyHeaderError,
+    ProxyLocal, ProxyParse, ProxyPolicy, ProxyProtocol, ProxyReport, ProxySession,
+    parse_proxy_header,
+};
 
 /// Opens a session for each connection.
 pub trait Service: Send + Sync + 'static {
@@ -59,10 +67,10 @@ pub trait Service: Send + Sync + 'static {
 
 /// The protocol of one connection, sans I/O.
 ///
-/// The driver calls [`advance`](Self::advance) when there is input, when the input has ended, and
-/// when output that was full has drained; the session does as much as it can and answers with what
-/// it waits for. While a job of it runs, only [`complete`](Self::complete),
-/// [`expire`](Self::expire) and [`stop`](Self::stop) are called.
+/// The driver calls [`advance`](Self::advance) when there is input, when the input has ended, when
+/// output that was full has drained, and after a [notification](Notifier); the session does as much
+/// as it can and answers with what it waits for. While a job of it runs, only
+/// [`complete`](Self::complete), [`expire`](Self::expire) and [`stop`](Self::stop) are called.
 pub trait Session: Send + 'static {
     /// What the sessions of one driver thread share.
     type Local;
@@ -70,8 +78,9 @@ pub trait Session: Send + 'static {
     /// Goes on with `input`: all bytes that were not consumed yet, in order.
     ///
     /// Consumes as much as it can: the driver does not call again with the same bytes, but when
-    /// more came, when the input ended, when the output drained (after [`Next::Flush`]) or a job
-    /// completed. Once the input has ended, every later call says so.
+    /// more came, when the input ended, when the output drained (after [`Next::Flush`]), when the
+    /// session was [notified](Notifier) or a job completed. Once the input has ended, every later
+    /// call says so.
     fn advance(&mut self, cx: &mut SessionContext<'_, Self::Local>, input: Input<'_>) -> Progress;
 
     /// Takes a job's result; of one that panicked or was cancelled, a [`JobFailed`]. The driver then
@@ -110,6 +119,8 @@ pub struct SessionContext<'a, L> {
     pub output: &'a mut Output,
     /// The time of this call.
     pub now: Now,
+    /// How the session can have itself called again.
+    pub wakeups: Wakeups<'a>,
 }
 
 /// The unconsumed input of one connection.
@@ -141,6 +152,10 @@ pub enum Next {
     Read,
     /// The output to drain to its low mark; no input is read meanwhile.
     Flush,
+    /// A notification through its [`Notifier`], or its deadline. Input is read and kept up to the
+    /// driver's limit, then no more is read; the session is called again when some came, too, and
+    /// when it ended.
+    Wait,
     /// The result of a job; no input is read meanwhile.
     Job(Job),
     /// To end: write what is queued, close the sending side, read and drop what the peer still
@@ -188,11 +203,42 @@ impl fmt::Debug for Job {
     }
 }
 
-/// Whom a connection is with.
+/// Whom a connection is with, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Peer {
     /// The other side's address, if it has one (a Unix socket's peer does not).
     pub remote: Option<SocketAddr>,
+    /// What carries the bytes between the two.
+    pub transport: Transport,
+}
+
+impl Peer {
+    /// A peer at `remote`, in clear text.
+    #[must_use]
+    pub fn new(remote: Option<SocketAddr>) -> Self {
+        Self {
+            remote,
+            transport: Transport::Plain,
+        }
+    }
+
+    /// The same peer over `transport`.
+    #[must_use]
+    pub fn over(self, transport: Transport) -> Self {
+        Self { transport, ..self }
+    }
+}
+
+/// What carries a session's bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Transport {
+    /// The connection itself, in clear text.
+    #[default]
+    Plain,
+    /// A TLS layer.
+    Tls,
 }
 
 /// The time of a call: monotonic for deadlines, wall-clock for what people read.

@@ -111,11 +111,10 @@ impl Representation {
                 (body, Some(file))
             }
         };
-        let whole = FixedResponse::new(Response {
-            status: Status::OK,
-            header_lines: lines.clone(),
-            body,
-        });
+        let mut response = Response::new(Status::OK);
+        response.header_lines.clone_from(&lines);
+        response.body = body;
+        let whole = FixedResponse::new(response);
         Self {
             status,
             validators,

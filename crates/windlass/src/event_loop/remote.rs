@@ -382,6 +382,11 @@ impl<'l, S: 'l> EventHandler<'l, S> for WakeHandler<'l, S> {
 }
 
 impl<'l, S: 'l> Reactor<'l, S> {
+    /// What wakes this loop to have an event activated.
+    pub(crate) fn wake_flag(&self) -> Arc<WakeFlag> {
+        Arc::clone(self.remote.flag())
+    }
+
     /// A handle through which other threads post closures, wake and stop this loop.
     #[must_use]
     pub fn poster(&self) -> Poster<'l, S> {

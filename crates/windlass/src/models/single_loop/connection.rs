@@ -3,7 +3,7 @@
 //! # States
 //!
 //! ```text
-//! Reading ⇄ Flushing (the session waits for its output)
+//! Reading ⇄ Flushing (the session waits for its output) ⇄ Waiting (for a notification)
 //!    ⇅         ⇅
 //!   Working (a job runs)            any ──▶ gone (error, reset, abort)
 //!    │
@@ -11,22 +11,27 @@
 //! Closing (output still queued) ──▶ Lingering (sending side closed) ──▶ gone
 //! ```
 
+mod ending;
+mod job;
+mod waiting;
+
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
-use windlass_core::{Disposition, Happened, Instant, Interest, Readiness, Trigger};
+use windlass_core::{Disposition, EventId, Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
+use super::book::Entry;
 use super::flush::{FlushError, Flushed, flush};
-use super::state::{OpenGuard, ServerState};
-use crate::event_loop::{Context, EventHandler};
-use crate::pool::{Outcome, SubmitErrorKind};
+use super::state::ServerState;
+use crate::event_loop::{Context, EventHandler, WakeFlag};
+use crate::models::report::ConnectionPhase;
 use crate::session::{
-    Input, Job, JobFailed, JobResult, Next, Now, Output, Peer, Progress, Service, Session,
-    SessionContext,
+    Input, Job, JobResult, Next, Notifier, Now, Output, Progress, Service, Session, SessionContext,
+    Wakeups,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -39,6 +44,8 @@ pub(super) struct Connection<V: Service> {
     carry: Vec<u8>,
     /// Output that the socket did not take.
     output: Option<Box<Output>>,
+    /// Made when the session asks for it.
+    notifier: Option<Notifier>,
     phase: Phase,
     interest: Interest,
     input_ended: bool,
@@ -52,16 +59,18 @@ pub(super) struct Connection<V: Service> {
     armed: Instant,
     /// When the peer last took some of the queued output.
     progress_at: Instant,
-    _guard: OpenGuard,
+    entry: Entry,
 }
 
 enum Phase {
     Reading,
     Flushing,
+    /// For a notification. Input is kept meanwhile, as far as there is room.
+    Waiting,
     /// A job runs, or waits for room in the pool; its result is put there.
     Working(Rc<Cell<Option<JobResult>>>),
     /// A job that found the pool full.
-    Waiting(Job),
+    Queued(Job),
     /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
     /// everything.
     Closing {
@@ -89,15 +98,12 @@ type Step = Result<(), Gone>;
 
 /// How often a session may go on at once while its output drains at once.
 const ROUNDS_MAX: u32 = 16;
-/// When a job that found the pool full is tried again.
-const POOL_RETRY: Duration = Duration::from_millis(2);
 
 impl<V: Service> Connection<V> {
     pub(super) fn new(
         socket: OwnedFd,
         session: V::Session,
-        guard: OpenGuard,
-        peer: &Peer,
+        entry: Entry,
         trigger: Trigger,
     ) -> Self {
         let edge = trigger == Trigger::Edge;
@@ -107,32 +113,22 @@ impl<V: Service> Connection<V> {
             session,
             carry: Vec::new(),
             output: None,
+            notifier: None,
             phase: Phase::Reading,
             interest: Self::reading(edge),
             input_ended: false,
             stop_told: false,
             paused: false,
-            is_tcp: peer.remote.is_some(),
+            is_tcp: entry.peer().remote.is_some(),
             ready: Readiness::NONE,
             progress_at: Instant::ZERO,
-            _guard: guard,
+            entry,
         }
     }
 
     /// What it waits for.
     pub(super) fn interest(&self) -> Interest {
         self.interest
-    }
-
-    /// What to ask for to read. With edges also the peer's close, and urgent data, at which a read
-    /// stops: if neither was reported, a read that filled less than its room has taken all there
-    /// was, and what comes later is reported.
-    fn reading(edge: bool) -> Interest {
-        if edge {
-            Interest::READ | Interest::PEER_CLOSED | Interest::PRIORITY
-        } else {
-            Interest::READ
-        }
     }
 
     fn step(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, what: Happened) -> Step {
@@ -154,7 +150,7 @@ impl<V: Service> Connection<V> {
         }
         if self.ready.intersects(Readiness::READ) {
             match self.phase {
-                Phase::Reading if self.interest.contains(Interest::READ) => {
+                Phase::Reading | Phase::Waiting if self.interest.contains(Interest::READ) => {
                     self.read(state, cx, now)?;
                 }
                 Phase::Closing { .. } if self.interest.contains(Interest::READ) => {
@@ -178,6 +174,10 @@ impl<V: Service> Connection<V> {
         let have = self.unpack(state);
         let room = &mut state.input[have..];
         if room.is_empty() {
+            if matches!(self.phase, Phase::Waiting) {
+                // Full: the rest stays where it is until the session goes on.
+                return Ok(());
+            }
             // The session leaves more than the limit.
             return self.fail(state);
         }
@@ -196,19 +196,6 @@ impl<V: Service> Connection<V> {
                 self.advance(state, cx, have + count, now)
             }
             Err(_) => self.fail(state),
-        }
-    }
-
-    /// Notes whether there may be more to read: a full buffer may have left some, and so may any
-    /// read when a close or urgent data was reported, or when the socket is not TCP (a Unix
-    /// socket's reads end where descriptors were sent).
-    #[inline]
-    fn note_received(&mut self, count: usize, room_len: usize) {
-        let more =
-            Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR | Readiness::PRIORITY;
-        let all = self.is_tcp && count < room_len && !self.ready.intersects(more);
-        if count == 0 || all {
-            self.ready = self.ready.without(Readiness::READ);
         }
     }
 
@@ -240,10 +227,13 @@ impl<V: Service> Connection<V> {
                 ended: self.input_ended,
             };
             let output = self.output.as_deref_mut().unwrap_or(&mut state.output);
+            let (event, flag) = (cx.event(), &state.wake_flag);
+            let make = || notifier_of(flag, event);
             let mut session_cx = SessionContext {
                 local: &mut state.local,
                 output,
                 now,
+                wakeups: Wakeups::new(&mut self.notifier, &make),
             };
             let Progress { consumed, next } = self.session.advance(&mut session_cx, input);
             at += consumed;
@@ -279,9 +269,11 @@ impl<V: Service> Connection<V> {
     fn follow(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, next: Next) -> Step {
         match next {
             // It goes on waiting for its job.
-            Next::Read | Next::Flush if self.has_job() => {}
+            Next::Read | Next::Flush | Next::Wait if self.has_job() => {}
+            Next::Read if matches!(self.phase, Phase::Reading) => {}
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
+            Next::Wait => self.phase = Phase::Waiting,
             Next::Job(job) => self.start_job(state, cx, job)?,
             Next::Close => {
                 self.phase = Phase::Closing {
@@ -298,49 +290,30 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    fn has_job(&self) -> bool {
-        matches!(self.phase, Phase::Working(_) | Phase::Waiting(_))
-    }
-
-    /// Hands a job to the pool; its result activates this connection's event.
-    fn start_job(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, job: Job) -> Step {
-        let result = Rc::new(Cell::new(None));
-        let (event, slot) = (cx.event(), Rc::clone(&result));
-        let submitted = cx.submit_job(&state.pool, job, move |_, cx, outcome| {
-            slot.set(Some(match outcome {
-                Outcome::Done(result) => result,
-                // Neither is a result that a session gave out: it takes them for a failure.
-                Outcome::Panicked(panic) => Box::new(JobFailed::Panicked(panic)),
-                Outcome::Cancelled => Box::new(JobFailed::Cancelled),
-            }));
-            // Gone: the connection ended meanwhile.
-            let _ = cx.activate(event, 1);
-        });
-        self.phase = match submitted {
-            Ok(_) => Phase::Working(result),
-            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
-                Phase::Waiting(error.rejected.0)
-            }
-            // The pool is shut down: nobody will do it.
-            Err(_) => return self.fail(state),
-        };
-        Ok(())
-    }
-
-    /// Woken by the loop itself: a job's result, a stop, or a turn that was given up for others.
+    /// Woken by the loop itself: a job's result, a notification, a stop, or a turn that was given up
+    /// for others.
     fn on_activation(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
         if let Phase::Working(slot) = &self.phase
             && let Some(result) = slot.take()
         {
             self.phase = Phase::Reading;
-            let mut session_cx = context(&mut self.output, state, now);
+            let make = notifier_maker(state, cx.event());
+            let slots = (&mut self.output, &mut self.notifier);
+            let mut session_cx = context(slots, &make, state, now);
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, Unread::ToGive)?;
         } else if matches!(self.phase, Phase::Flushing) {
             self.go_on(state, cx, now, Unread::Known)?;
         }
-        if state.is_stopping() && !self.stop_told {
+        // While it waits for something else, it will be called again without being told.
+        if self.notifier.as_ref().is_some_and(Notifier::take)
+            && matches!(self.phase, Phase::Reading | Phase::Waiting)
+        {
+            let len = self.unpack(state);
+            self.advance(state, cx, len, now)?;
+        }
+        if state.ends_connections() && !self.stop_told {
             self.stop_told = true;
             if matches!(self.phase, Phase::Lingering { .. }) {
                 // Fully answered: the peer's close is not waited for.
@@ -353,33 +326,12 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
-        let unread = self.unread();
-        let mut session_cx = context(&mut self.output, state, now);
-        let next = self.session.stop(&mut session_cx);
-        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
-        self.follow(state, cx, next)?;
-        if was_idle {
-            return self.close_idle(state);
-        }
-        self.go_on(state, cx, now, unread)
-    }
-
     /// Whether a session that answers "more input" to something else must be given what is left:
-    /// it waited for its output and has not seen that.
+    /// it waited for something else and may not have looked at it.
     fn unread(&self) -> Unread {
         match self.phase {
-            Phase::Flushing => Unread::ToGive,
+            Phase::Flushing | Phase::Waiting => Unread::ToGive,
             _ => Unread::Known,
-        }
-    }
-
-    /// Closes without waiting for the peer to close too, unless it has just sent something: then
-    /// the close would be a reset, which may wipe an answer that it has not read yet.
-    fn close_idle(&self, state: &mut ServerState<V>) -> Step {
-        match net::recv(self.socket.as_fd(), &mut state.input) {
-            Ok(Some(count)) if count > 0 => Ok(()),
-            _ => Err(Gone),
         }
     }
 
@@ -395,52 +347,12 @@ impl<V: Service> Connection<V> {
         self.flush(state, now)?;
         let goes_on = match self.phase {
             Phase::Flushing => self.is_low(),
-            Phase::Reading => unread == Unread::ToGive || self.input_ended,
+            Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };
         if goes_on {
             let len = self.unpack(state);
             self.advance(state, cx, len, now)?;
-        }
-        Ok(())
-    }
-
-    fn on_deadline(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
-        let time = now.monotonic;
-        if let Phase::Lingering { until, .. } = self.phase {
-            return if until <= time { Err(Gone) } else { Ok(()) };
-        }
-        if self.stall_deadline(state) <= time {
-            state.counts.write_stalls += 1;
-            let _ = net::set_linger_zero(self.socket.as_fd());
-            return Err(Gone);
-        }
-        if let Phase::Waiting(_) = self.phase
-            && let Phase::Waiting(job) = std::mem::replace(&mut self.phase, Phase::Reading)
-        {
-            self.start_job(state, cx, job)?;
-        }
-        if self
-            .session
-            .deadline()
-            .is_some_and(|deadline| deadline <= time)
-            && !matches!(self.phase, Phase::Closing { .. })
-        {
-            let unread = self.unread();
-            let mut session_cx = context(&mut self.output, state, now);
-            let next = self.session.expire(&mut session_cx);
-            self.follow(state, cx, next)?;
-            if !matches!(self.phase, Phase::Closing { .. })
-                && self
-                    .session
-                    .deadline()
-                    .is_some_and(|deadline| deadline <= time)
-            {
-                // It would expire again and again.
-                let left_bytes = state.limits.linger_bytes_max;
-                self.phase = Phase::Closing { left_bytes };
-            }
-            self.go_on(state, cx, now, unread)?;
         }
         Ok(())
     }
@@ -490,147 +402,22 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    /// Goes on closing, if that is what it does.
-    #[inline]
-    fn settle(&mut self, state: &ServerState<V>, now: Now) -> Step {
-        let Phase::Closing { left_bytes } = self.phase else {
-            return Ok(());
-        };
-        if self.output.is_some() {
-            return Ok(());
+    /// What it is at, for who asks.
+    fn phase(&self) -> ConnectionPhase {
+        match self.phase {
+            Phase::Lingering { .. } => ConnectionPhase::Lingering,
+            Phase::Working(_) | Phase::Queued(_) => ConnectionPhase::WaitingForJob,
+            _ if self.output.is_some() => ConnectionPhase::Answering,
+            Phase::Waiting => ConnectionPhase::Waiting,
+            _ => ConnectionPhase::Reading,
         }
-        if self.input_ended {
-            return Err(Gone);
-        }
-        self.carry = Vec::new();
-        if net::shutdown_write(self.socket.as_fd()).is_err() {
-            return Err(Gone);
-        }
-        self.phase = Phase::Lingering {
-            until: now.monotonic + state.limits.linger_timeout,
-            left_bytes,
-        };
-        Ok(())
-    }
-
-    /// Drops what the peer still sends, until it closes too or has sent too much.
-    fn discard(&mut self, state: &mut ServerState<V>) -> Step {
-        let (left_bytes, is_last) = match &mut self.phase {
-            Phase::Closing { left_bytes } => (left_bytes, false),
-            Phase::Lingering { left_bytes, .. } => (left_bytes, true),
-            _ => return Ok(()),
-        };
-        match net::recv(self.socket.as_fd(), &mut state.input) {
-            Ok(None) => {
-                self.ready = self.ready.without(Readiness::READ);
-                Ok(())
-            }
-            Ok(Some(count)) if count > 0 && count as u64 <= *left_bytes => {
-                *left_bytes -= count as u64;
-                self.note_received(count, state.input.len());
-                Ok(())
-            }
-            Ok(_) if is_last => Err(Gone),
-            Ok(Some(count)) => {
-                // The output is still owed.
-                *left_bytes = 0;
-                self.input_ended = count == 0;
-                Ok(())
-            }
-            Err(_) if is_last => Err(Gone),
-            Err(_) => self.fail(state),
-        }
-    }
-
-    fn fail(&self, state: &mut ServerState<V>) -> Step {
-        state.counts.failed += 1;
-        Err(Gone)
-    }
-
-    /// Whether the queued output has drained so far that its producer may go on.
-    fn is_low(&self) -> bool {
-        self.output.as_ref().is_none_or(|output| output.is_low())
-    }
-
-    /// When the peer will have taken nothing for too long.
-    fn stall_deadline(&self, state: &ServerState<V>) -> Instant {
-        match (&self.output, state.limits.write_stall_timeout) {
-            (Some(_), Some(timeout)) => self.progress_at + timeout,
-            _ => Instant::FAR,
-        }
-    }
-
-    /// Watches for what it waits for now; what it is ready for already and edges do not report
-    /// again has its turn later.
-    #[inline]
-    fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
-        let edge = state.trigger == Trigger::Edge;
-        let (mut full, mut low) = (false, true);
-        if let Some(output) = &self.output {
-            (full, low) = (output.is_full(), output.is_low());
-        }
-        self.paused = full || self.paused && !low;
-        let reads = match self.phase {
-            Phase::Reading => !self.input_ended && !self.paused,
-            Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
-            Phase::Lingering { .. } => true,
-            _ => false,
-        };
-        let mut interest = Interest::NONE;
-        if reads {
-            interest |= Self::reading(edge);
-        }
-        if self.output.is_some() {
-            interest |= Interest::WRITE;
-        }
-        if interest != self.interest {
-            self.interest = interest;
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.set_interest(event, interest);
-        }
-        if !edge {
-            self.ready = Readiness::NONE;
-        } else if self.ready.intersects(Readiness::READ) && interest.contains(Interest::READ)
-            || self.ready.intersects(Readiness::WRITE) && interest.contains(Interest::WRITE)
-        {
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.activate(event, 1);
-        }
-    }
-
-    /// Arms the event's timer for the first of its deadlines.
-    #[inline]
-    fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
-        let mut deadline = match self.phase {
-            Phase::Lingering { until, .. } => until,
-            Phase::Closing { .. } => Instant::FAR,
-            Phase::Waiting(_) => cx.now() + POOL_RETRY,
-            _ => self.session.deadline().unwrap_or(Instant::FAR),
-        };
-        if self.output.is_some() {
-            deadline = deadline.min(self.stall_deadline(state));
-        }
-        // A later deadline needs no other timer: at the old one it is seen that nothing is due.
-        // So a connection that is served again and again leaves its timer alone.
-        if deadline == self.armed || deadline > self.armed && deadline != Instant::FAR {
-            return;
-        }
-        self.armed = deadline;
-        let event = cx.event();
-        // It exists: its handler runs.
-        let _ = if deadline == Instant::FAR {
-            cx.disarm(event).map(drop)
-        } else {
-            cx.arm_at(event, deadline)
-        };
     }
 }
 
 /// What a session is called with: output goes behind what is queued already, if anything is.
 fn context<'a, V: Service>(
-    queued: &'a mut Option<Box<Output>>,
+    (queued, notifier): (&'a mut Option<Box<Output>>, &'a mut Option<Notifier>),
+    make: &'a dyn Fn() -> Notifier,
     state: &'a mut ServerState<V>,
     now: Now,
 ) -> SessionContext<'a, V::Local> {
@@ -638,6 +425,34 @@ fn context<'a, V: Service>(
         local: &mut state.local,
         output: queued.as_deref_mut().unwrap_or(&mut state.output),
         now,
+        wakeups: Wakeups::new(notifier, make),
+    }
+}
+
+fn notifier_maker<V: Service>(
+    state: &ServerState<V>,
+    event: EventId,
+) -> impl Fn() -> Notifier + use<V> {
+    let flag = Arc::clone(&state.wake_flag);
+    move || notifier_of(&flag, event)
+}
+
+/// What activates a connection's event from any thread. It names nothing when the connection is
+/// gone.
+fn notifier_of(flag: &Arc<WakeFlag>, event: EventId) -> Notifier {
+    let flag = Arc::clone(flag);
+    Notifier::new(move || flag.complete(event))
+}
+
+impl<V: Service> Drop for Connection<V> {
+    fn drop(&mut self) {
+        self.entry.note_end(|| {
+            let queued_bytes = self
+                .output
+                .as_ref()
+                .map_or(0, |output| output.queued_bytes());
+            (self.phase(), queued_bytes)
+        });
     }
 }
 
