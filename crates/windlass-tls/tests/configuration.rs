@@ -39,6 +39,8 @@ impl Drop for Directory {
     }
 }
 
+type Check = fn(&TlsConfigError) -> bool;
+
 #[test]
 fn what_is_wrong_with_a_file_is_said() {
     let directory = Directory::new("wrong");
@@ -59,7 +61,7 @@ fn what_is_wrong_with_a_file_is_said() {
     let bad_key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     let bad_key = directory.file("bad-key.pem", bad_key);
     let missing = directory.0.join("missing.pem");
-    let cases: [(&PathBuf, &PathBuf, fn(&TlsConfigError) -> bool, &PathBuf); 11] = [
+    let cases: [(&PathBuf, &PathBuf, Check, &PathBuf); 11] = [
         (
             &missing,
             &key_file,
