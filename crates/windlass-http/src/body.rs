@@ -1,10 +1,11 @@
 //! Framing of request bodies (RFC 9112 sections 6 and 7): where a body ends.
 //!
 //! The decoder takes input in any cut and gives the data piece by piece, by reference. Sizes are
-//! 64-bit and checked; nothing is allocated. Trailer fields are checked and dropped, never merged
-//! into the headers (RFC 9110 section 6.5.1).
+//! 64-bit and checked; nothing is allocated but for trailers that are kept. Trailer fields are
+//! checked, and dropped or kept apart, never merged into the headers (RFC 9110 section 6.5.1).
 
-use crate::syntax::{is_token, is_value_bytes};
+use crate::syntax::{is_token, is_token_byte, is_value_bytes};
+use crate::trailers::Trailers;
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub(crate) struct BodyDecoder {
     /// What chunk extensions and trailers have used of their limit.
     overhead_bytes: usize,
     overhead_bytes_max: usize,
+    /// Trailer fields, if they are kept.
+    trailers: Option<Trailers>,
 }
 
 /// What one step found.
@@ -54,6 +57,7 @@ enum State {
         value: u64,
     },
     ChunkExtension {
+        part: Extension,
         value: u64,
     },
     ChunkSizeLf {
@@ -67,6 +71,43 @@ enum State {
         scanned: usize,
     },
     Done,
+}
+
+/// Where in `*( ";" chunk-ext-name [ "=" chunk-ext-val ] )` the decoder is (RFC 9112 section 7.1.1).
+/// Blanks between the parts are "bad whitespace", which nobody sends in good faith.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// Behind the semicolon.
+    NameStart,
+    Name,
+    /// Behind the equals sign.
+    ValueStart,
+    Token,
+    Quoted,
+    /// Behind a backslash.
+    QuotedPair,
+    QuotedEnd,
+}
+
+impl Extension {
+    /// Whether the chunk line may end here, or another extension begin.
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Token | Self::QuotedEnd)
+    }
+
+    fn next(self, byte: u8) -> Result<Self, BadBody> {
+        Ok(match (self, byte) {
+            (_, b';') if self.may_end() => Self::NameStart,
+            (Self::NameStart | Self::Name, _) if is_token_byte(byte) => Self::Name,
+            (Self::Name, b'=') => Self::ValueStart,
+            (Self::ValueStart | Self::Token, _) if is_token_byte(byte) => Self::Token,
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::Quoted, b'"') => Self::QuotedEnd,
+            (Self::Quoted, b'\\') => Self::QuotedPair,
+            (Self::Quoted | Self::QuotedPair, _) if is_value_bytes(&[byte]) => Self::Quoted,
+            _ => return Err(BadBody),
+        })
+    }
 }
 
 const CHUNK_START: State = State::ChunkSize {
@@ -85,7 +126,21 @@ impl BodyDecoder {
             state,
             overhead_bytes: 0,
             overhead_bytes_max,
+            trailers: None,
         }
+    }
+
+    /// Keeps the trailer fields, for [`BodyDecoder::take_trailers`].
+    pub(crate) fn keeping_trailers(self) -> Self {
+        Self {
+            trailers: Some(Trailers::default()),
+            ..self
+        }
+    }
+
+    /// The trailer fields that were kept.
+    pub(crate) fn take_trailers(&mut self) -> Trailers {
+        self.trailers.take().unwrap_or_default()
     }
 
     /// Takes what it can of `input`, up to the end of a piece of data or of the body.
@@ -158,14 +213,18 @@ impl BodyDecoder {
                 }
             }
             (State::ChunkSize { digits: 0, .. }, _) => return Err(BadBody),
-            (State::ChunkSize { value, .. } | State::ChunkExtension { value }, b'\r') => {
+            (State::ChunkSize { value, .. }, b'\r') => State::ChunkSizeLf { value },
+            (State::ChunkSize { value, .. }, b';') => State::ChunkExtension {
+                part: Extension::NameStart,
+                value,
+            },
+            (State::ChunkExtension { part, value }, b'\r') if part.may_end() => {
                 State::ChunkSizeLf { value }
             }
-            // Blanks before the semicolon are "bad whitespace", which nobody sends in good faith.
-            (State::ChunkSize { value, .. }, b';') => State::ChunkExtension { value },
-            (State::ChunkExtension { value }, _) if is_value_bytes(&[byte]) => {
+            (State::ChunkExtension { part, value }, _) => {
                 self.spend_overhead(1)?;
-                State::ChunkExtension { value }
+                let part = part.next(byte)?;
+                State::ChunkExtension { part, value }
             }
             (State::ChunkSizeLf { value: 0 }, b'\n') => State::Trailer { scanned: 0 },
             (State::ChunkSizeLf { value }, b'\n') => State::ChunkData(value),
@@ -186,6 +245,9 @@ impl BodyDecoder {
         if !is_token(&line[..colon]) || !is_value_bytes(&line[colon + 1..]) {
             return Err(BadBody);
         }
+        if let Some(trailers) = &mut self.trailers {
+            trailers.push_line(line);
+        }
         self.state = State::Trailer { scanned: 0 };
         Ok(())
     }
@@ -201,7 +263,7 @@ impl BodyDecoder {
 }
 
 /// The first `left` bytes of `rest`, or all of it.
-fn prefix(rest: &[u8], left: u64) -> &[u8] {
+pub(crate) fn prefix(rest: &[u8], left: u64) -> &[u8] {
     &rest[..usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())]
 }
 
@@ -265,6 +327,10 @@ mod tests {
             chunked(b"3;a=\"b;c\"\r\nabc\r\n00\r\nA: b\r\n\r\n").map(|r| r.0),
             Ok(b"abc".to_vec())
         );
+        assert_eq!(
+            chunked(b"3;a;b=c;d=\"\";e=\"\\\"\t\xff\"\r\nabc\r\n0;x\r\n\r\n").map(|r| r.0),
+            Ok(b"abc".to_vec())
+        );
         assert_eq!(chunked(b"1\r\na\r\n").map(|r| r.1), Ok(usize::MAX));
     }
 
@@ -309,6 +375,17 @@ mod tests {
             b"1;a\nb\r\na\r\n",
             b"1;a\0b\r\na\r\n",
             b"1\r\r\na",
+            b"1;\r\na\r\n",
+            b"1;;a\r\na\r\n",
+            b"1;a=\r\na\r\n",
+            b"1;a=b=c\r\na\r\n",
+            b"1;a=\"b\r\na\r\n",
+            b"1;a=\"b\\\r\na\r\n",
+            b"1;a=\"b\"c\r\na\r\n",
+            b"1;a b\r\na\r\n",
+            b"1 ;a\r\na\r\n",
+            b"1; a\r\na\r\n",
+            b"1;a=b,c\r\na\r\n",
             b"g\r\n",
             b"\r\n",
         ] {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::access_log::AccessLog;
+use crate::error_pages::ErrorPages;
 
 /// Settings of an [`HttpService`](crate::HttpService).
 ///
@@ -20,6 +21,8 @@ pub struct HttpConfig {
     pub timeouts: Timeouts,
     /// Where requests are logged; not at all by default.
     pub access_log: Option<AccessLog>,
+    /// Pages that replace the plain text of error answers.
+    pub error_pages: ErrorPages,
 }
 
 /// The most of each thing that a client may send.
@@ -34,6 +37,9 @@ pub struct Limits {
     pub header_count: usize,
     /// The request target; 414 above it. Default 8 KiB.
     pub target_bytes: usize,
+    /// The most of a body that a handler takes, unless it sets a limit of its own
+    /// ([`Responder::body_limit`](crate::Responder::body_limit)); 413 above it. Default 1 MiB.
+    pub body_bytes: u64,
     /// The part of a body that no handler takes and that is read and dropped to keep the
     /// connection. Beyond it the connection ends after the answer. Default 1 MiB.
     pub drain_bytes: u64,
@@ -45,6 +51,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             header_count: 100,
             target_bytes: 8 * 1024,
+            body_bytes: 1024 * 1024,
             drain_bytes: 1024 * 1024,
         }
     }

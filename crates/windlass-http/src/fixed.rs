@@ -43,6 +43,7 @@ impl FixedResponse {
             status,
             header_lines,
             body,
+            ..
         } = response;
         let Body::Bytes(mut body) = body else {
             panic!("a fixed answer's body must be bytes")
@@ -95,6 +96,7 @@ impl FixedResponse {
         output: &mut Output,
         framer: Framer,
         date: &[u8; DATE_BYTES],
+        extra: &[u8],
     ) -> u64 {
         let image = &self.images[framer.persistence as usize];
         let bytes = if framer.head_only {
@@ -104,7 +106,15 @@ impl FixedResponse {
         };
         output.push_with(|buf| {
             let start = buf.len();
-            buf.extend_from_slice(bytes);
+            if extra.is_empty() {
+                buf.extend_from_slice(bytes);
+            } else {
+                // Behind the date and its line end.
+                let (head, tail) = bytes.split_at(self.date_at + DATE_BYTES + 2);
+                buf.extend_from_slice(head);
+                buf.extend_from_slice(extra);
+                buf.extend_from_slice(tail);
+            }
             buf[start + self.date_at..][..DATE_BYTES].copy_from_slice(date);
         });
         if framer.head_only {

@@ -26,20 +26,28 @@
 //! is parsed. Heads are judged line by line, so that the answers do not depend on how the network
 //! cut the bytes.
 //!
-//! # Bodies of requests
+//! # Bodies
 //!
-//! Handlers answer from the head. A body is parsed and dropped up to a limit, so that the next
-//! request is never built from its bytes; beyond the limit the connection ends.
+//! A handler that wants the body of a request asks for it: whole ([`Responder::collect`]) or piece
+//! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
+//! want is parsed and dropped up to a limit, so that the next request is never built from its
+//! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
+//! pool returns, or streams ([`ResponseHead::stream`]); after [`ResponseHead::upgrade`] the
+//! connection speaks another protocol.
 
 #![forbid(unsafe_code)]
 
 mod access_log;
 mod body;
+mod body_sink;
+mod body_source;
 mod config;
 mod date;
+mod error_pages;
 mod fixed;
 mod handler;
 mod head;
+mod known_heads;
 mod method;
 mod refusal;
 mod request;
@@ -50,16 +58,21 @@ mod session;
 mod static_files;
 mod status;
 mod syntax;
+mod trailers;
 
 pub use self::access_log::{AccessLog, LogFormat};
+pub use self::body_sink::{BodySink, Notify};
+pub use self::body_source::{BodySource, BodyWriter, Produced};
 pub use self::config::{HttpConfig, Limits, Timeouts};
+pub use self::error_pages::ErrorPages;
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
 pub use self::method::{Method, Methods};
-pub use self::request::{Request, Version};
+pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
 pub use self::response::{Response, ResponseError};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
 pub use self::static_files::{StaticFiles, StaticFilesLocal};
 pub use self::status::Status;
+pub use self::trailers::Trailers;

@@ -12,13 +12,19 @@ use std::panic::UnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use windlass::session::{Job, Output};
+use windlass::session::{Job, Output, Session};
 
+use crate::body::Framing;
+use crate::body_sink::{BodySink, Collected, Taker, WithAnswer};
+use crate::body_source::{BodySource, StreamFraming};
+use crate::config::HttpConfig;
 use crate::date::DATE_BYTES;
 use crate::fixed::FixedResponse;
+use crate::request::Version;
 use crate::response::{Body, Response, ResponseError, check_name, write_header};
 use crate::status::Status;
-use crate::syntax::is_value;
+use crate::syntax::{is_token, is_value};
+use crate::trailers::Trailers;
 
 /// The one chance to answer a request.
 ///
@@ -27,7 +33,10 @@ pub struct Responder<'a> {
     pub(crate) output: &'a mut Output,
     /// Empty: the head is gathered here.
     pub(crate) scratch: &'a mut Vec<u8>,
+    /// Header lines that whatever answer is given will have.
+    pub(crate) extra: &'a mut Vec<u8>,
     pub(crate) date: &'a [u8; DATE_BYTES],
+    pub(crate) config: &'a HttpConfig,
     pub(crate) framer: Framer,
     pub(crate) outcome: &'a mut Outcome,
 }
@@ -45,15 +54,52 @@ pub struct Answered(());
 
 /// What became of a request.
 #[derive(Debug, Default)]
-pub(crate) enum Outcome {
+pub(crate) struct Outcome {
+    pub(crate) kind: Kind,
+    /// What takes the body of the request.
+    pub(crate) taker: Option<Box<Taker>>,
+    /// The most of a body that is taken, if not what is configured.
+    pub(crate) body_bytes_max: Option<u64>,
+    /// Where an answer goes that must not be sent, as the body it was to go with is refused.
+    pub(crate) discarded: Option<Box<Output>>,
+    /// Whether the head says that the connection ends, though the request would let it go on.
+    pub(crate) closes: bool,
+}
+
+/// How a request is answered. What is rare is boxed: each request makes and drops one.
+#[derive(Default)]
+pub(crate) enum Kind {
     /// An answer was appended.
     Answered {
         status: Status,
         body_bytes: u64,
     },
-    Job(Job),
+    Late(Box<LateKind>),
     #[default]
     Nothing,
+}
+
+/// How a request is answered that is not at once.
+pub(crate) enum LateKind {
+    Job(Job),
+    /// When its body was taken.
+    Receive,
+    /// The head was appended; the body comes from a source.
+    Stream {
+        status: Status,
+        source: Box<dyn BodySource>,
+        framing: StreamFraming,
+    },
+    /// The body is announced as longer than is allowed.
+    TooLarge,
+    /// `101` was appended; another protocol follows.
+    Upgrade(Box<dyn Session<Local = ()>>),
+}
+
+impl From<LateKind> for Kind {
+    fn from(late: LateKind) -> Self {
+        Self::Late(Box::new(late))
+    }
 }
 
 /// What the request settles about the form of its answer.
@@ -61,7 +107,16 @@ pub(crate) enum Outcome {
 pub(crate) struct Framer {
     /// The request was HEAD: the header fields of GET, no body (RFC 9110 section 9.3.2).
     pub(crate) head_only: bool,
+    pub(crate) version: Version,
     pub(crate) persistence: Persistence,
+    /// As `persistence`, if the body of the request is read to its end.
+    pub(crate) persistence_if_read: Persistence,
+    /// Of the request.
+    pub(crate) framing: Framing,
+    /// Whether the client waits for `100 Continue`.
+    pub(crate) expects_continue: bool,
+    /// Whether the client offers to go on in another protocol.
+    pub(crate) upgrades: bool,
 }
 
 /// Whether and how the connection goes on after the answer.
@@ -95,6 +150,20 @@ const COPY_BYTES_MAX: usize = 4096;
 pub(crate) const DATE_NAME: &[u8] = b"\r\nDate: ";
 
 impl<'a> Responder<'a> {
+    /// Adds a header to whatever answer is given, also a prebuilt one and one that a job makes:
+    /// for handlers that wrap another.
+    ///
+    /// # Errors
+    ///
+    /// As [`ResponseHead::header`].
+    pub fn with_header(
+        &mut self,
+        name: &str,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), ResponseError> {
+        write_header(self.extra, name, value.as_ref())
+    }
+
     /// Begins an answer that is written piece by piece.
     #[must_use]
     pub fn start(self, status: Status) -> ResponseHead<'a> {
@@ -103,6 +172,7 @@ impl<'a> Responder<'a> {
         scratch.extend_from_slice(DATE_NAME);
         scratch.extend_from_slice(self.date);
         scratch.extend_from_slice(b"\r\n");
+        scratch.extend_from_slice(self.extra);
         ResponseHead {
             responder: self,
             status,
@@ -112,16 +182,19 @@ impl<'a> Responder<'a> {
     /// Answers with a prebuilt answer: the cheapest way.
     #[inline]
     pub fn fixed(self, response: &FixedResponse) -> Answered {
-        let body_bytes = response.write(self.output, self.framer, self.date);
-        *self.outcome = Outcome::Answered {
+        let output = self.outcome.output(self.output);
+        let body_bytes = response.write(output, self.framer, self.date, self.extra);
+        self.outcome.kind = Kind::Answered {
             status: response.status(),
             body_bytes,
         };
         Answered(())
     }
 
-    /// Answers with a value.
+    /// Answers with a value. One made by [`Response::text`] gives way to the page that is
+    /// configured for its status.
     pub fn respond(self, response: Response) -> Answered {
+        let response = self.config.error_pages.dress(response);
         let head = self.start(response.status);
         head.responder
             .scratch
@@ -135,8 +208,153 @@ impl<'a> Responder<'a> {
     where
         F: FnOnce() -> Response + Send + UnwindSafe + 'static,
     {
-        *self.outcome = Outcome::Job(Job::new(work));
+        self.outcome.kind = LateKind::Job(Job::new(work)).into();
         Answered(())
+    }
+
+    /// Goes on in another protocol (RFC 9110 section 7.8): answers `101` with `headers`, and from
+    /// then on all input and output is `session`'s.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseError::NoUpgrade`] if the client did not offer to
+    /// ([`Request::upgrade`](crate::Request::upgrade) tells) or `protocol` is not a token; else as
+    /// [`ResponseHead::header`]. Nothing was sent then.
+    pub fn upgrade(
+        self,
+        protocol: &str,
+        headers: &[(&str, &str)],
+        session: impl Session<Local = ()>,
+    ) -> Result<Answered, ResponseError> {
+        if !self.framer.upgrades || !is_token(protocol.as_bytes()) {
+            return Err(ResponseError::NoUpgrade);
+        }
+        let lines = &mut *self.scratch;
+        write!(
+            lines,
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
+        )
+        .expect("writing to a Vec does not fail");
+        lines.extend_from_slice(self.extra);
+        for (name, value) in headers {
+            write_header(lines, name, value.as_bytes())?;
+        }
+        lines.extend_from_slice(b"\r\n");
+        self.outcome.output(self.output).push(lines);
+        self.outcome.kind = LateKind::Upgrade(Box::new(session)).into();
+        Ok(Answered(()))
+    }
+
+    /// Sends an interim answer ahead of the final one, such as `103` (RFC 8297); `headers` are
+    /// whole lines of names and values. Nothing is sent to an HTTP/1.0 client (RFC 9110 section
+    /// 15.2).
+    ///
+    /// # Errors
+    ///
+    /// As [`ResponseHead::header`]; [`ResponseError::NotInterim`] for `101` and for a code that is
+    /// not of the class 1xx. Nothing was sent then.
+    pub fn interim(&mut self, code: u16, headers: &[(&str, &str)]) -> Result<(), ResponseError> {
+        if !(102..=199).contains(&code) {
+            return Err(ResponseError::NotInterim);
+        }
+        let mut lines = Vec::new();
+        for (name, value) in headers {
+            write_header(&mut lines, name, value.as_bytes())?;
+        }
+        if self.framer.version == Version::Http11 {
+            self.outcome.output(self.output).push_with(|buf| {
+                write!(buf, "HTTP/1.1 {code} \r\n").expect("writing to a Vec does not fail");
+                buf.extend_from_slice(&lines);
+                buf.extend_from_slice(b"\r\n");
+            });
+        }
+        Ok(())
+    }
+
+    /// Sets the most of a body that [`collect`](Self::collect), [`receive`](Self::receive) and
+    /// [`upload`](Self::upload) take of this request; above it the answer is `413` and the
+    /// connection ends. Default: [`Limits::body_bytes`](crate::Limits::body_bytes).
+    #[must_use]
+    pub fn body_limit(self, bytes_max: u64) -> Self {
+        self.outcome.body_bytes_max = Some(bytes_max);
+        self
+    }
+
+    /// Reads the whole body into memory, then has `answer` answer; at once if there is no body. A
+    /// client that waits for `100 Continue` is told to go on.
+    pub fn collect<F>(self, answer: F) -> Answered
+    where
+        F: FnOnce(Bytes, Responder<'_>) -> Result<Answered, ResponseError> + Send + 'static,
+    {
+        self.receive(Collected::default(), |body, _trailers, response| {
+            answer(body.into_bytes(), response)
+        })
+    }
+
+    /// Gives the body to `sink` piece by piece, then has `answer` answer with the sink. The call
+    /// comes at once if there is no body.
+    pub fn receive<S, F>(mut self, sink: S, answer: F) -> Answered
+    where
+        S: BodySink,
+        F: FnOnce(S, &Trailers, Responder<'_>) -> Result<Answered, ResponseError> + Send + 'static,
+    {
+        if self.takes_body() {
+            self.outcome.kind = LateKind::Receive.into();
+            self.outcome.taker = Some(Box::new(Taker::Answering(Box::new(WithAnswer {
+                sink,
+                answer,
+            }))));
+        }
+        Answered(())
+    }
+
+    /// Gives the body to `sink` piece by piece while the answer, which is to be given at once, may
+    /// already be on its way: for protocols that talk both ways. A body that is announced as longer
+    /// than is allowed is answered `413`, and not what is given then.
+    #[must_use]
+    pub fn upload<S: BodySink>(mut self, sink: S) -> Self {
+        if self.takes_body() {
+            self.framer.persistence = self.framer.persistence_if_read;
+            self.outcome.taker = Some(Box::new(Taker::Beside(Box::new(sink))));
+        } else {
+            self.outcome.discarded = Some(Box::default());
+        }
+        self
+    }
+
+    /// Prepares for the body, or answers that it is too long.
+    fn takes_body(&mut self) -> bool {
+        let bytes_max = self
+            .outcome
+            .body_bytes_max
+            .unwrap_or(self.config.limits.body_bytes);
+        if matches!(self.framer.framing, Framing::Length(bytes) if bytes > bytes_max) {
+            self.outcome.kind = LateKind::TooLarge.into();
+            return false;
+        }
+        // Once only, though a sink may give way to another.
+        if std::mem::take(&mut self.framer.expects_continue) {
+            self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        true
+    }
+}
+
+impl Outcome {
+    /// Where the answer goes: `output`, unless it is not to be sent.
+    #[inline]
+    fn output<'o>(&'o mut self, output: &'o mut Output) -> &'o mut Output {
+        self.discarded.as_deref_mut().unwrap_or(output)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Answered { .. } => "Answered",
+            Self::Late(_) => "Late",
+            Self::Nothing => "Nothing",
+        })
     }
 }
 
@@ -183,6 +401,24 @@ impl ResponseHead<'_> {
         Ok(self)
     }
 
+    /// Answers with what `source` makes, piece by piece: chunked (RFC 9112 section 7.1), or to an
+    /// HTTP/1.0 client up to the end of the connection.
+    pub fn stream(self, source: impl BodySource) -> Answered {
+        self.finish(Body::Stream {
+            source: Box::new(source),
+            len: None,
+        })
+    }
+
+    /// Answers with the `len` bytes that `source` makes, piece by piece. If it makes fewer or more,
+    /// the connection is reset.
+    pub fn stream_sized(self, len: u64, source: impl BodySource) -> Answered {
+        self.finish(Body::Stream {
+            source: Box::new(source),
+            len: Some(len),
+        })
+    }
+
     /// Answers without content.
     pub fn empty(self) -> Answered {
         self.body([])
@@ -193,8 +429,12 @@ impl ResponseHead<'_> {
         let body = body.as_ref();
         let sends_body = self.finish_head(body.len() as u64);
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             output.push(body);
@@ -214,19 +454,88 @@ impl ResponseHead<'_> {
     }
 
     fn finish(mut self, body: Body) -> Answered {
+        let body = match body {
+            Body::Stream { source, len } => return self.finish_stream(source, len),
+            body => body,
+        };
         let sends_body = self.finish_head(body.len());
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             match body {
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => output.push(&bytes),
                 Body::Bytes(bytes) => output.push_shared(bytes),
                 Body::File { file, offset, len } => output.push_file(file, offset, len),
+                Body::Stream { .. } => unreachable!("a stream was begun above"),
             }
         }
         Answered(())
+    }
+
+    fn finish_stream(mut self, source: Box<dyn BodySource>, len: Option<u64>) -> Answered {
+        if let Some(len) = len {
+            if self.finish_head(len) {
+                self.begin_stream(source, StreamFraming::Length(len));
+            } else {
+                self.push_head();
+            }
+            return Answered(());
+        }
+        if !self.status.has_body() {
+            return self.empty();
+        }
+        let Responder {
+            scratch,
+            framer,
+            outcome,
+            ..
+        } = &mut self.responder;
+        let framing = if framer.version == Version::Http11 {
+            scratch.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            StreamFraming::Chunked
+        } else {
+            framer.persistence = Persistence::Close;
+            outcome.closes = true;
+            StreamFraming::Close
+        };
+        scratch.extend_from_slice(framer.persistence.line());
+        scratch.extend_from_slice(b"\r\n");
+        if framer.head_only {
+            self.push_head();
+            self.responder.outcome.kind = Kind::Answered {
+                status: self.status,
+                body_bytes: 0,
+            };
+        } else {
+            self.begin_stream(source, framing);
+        }
+        Answered(())
+    }
+
+    fn push_head(&mut self) {
+        let Responder {
+            output,
+            scratch,
+            outcome,
+            ..
+        } = &mut self.responder;
+        outcome.output(output).push(scratch);
+    }
+
+    fn begin_stream(&mut self, source: Box<dyn BodySource>, framing: StreamFraming) {
+        self.push_head();
+        let kind = LateKind::Stream {
+            status: self.status,
+            source,
+            framing,
+        };
+        self.responder.outcome.kind = kind.into();
     }
 
     /// Ends the head; answers whether the body follows. A body given for a status that has none
@@ -245,7 +554,7 @@ impl ResponseHead<'_> {
         scratch.extend_from_slice(framer.persistence.line());
         scratch.extend_from_slice(b"\r\n");
         let sends_body = has_body && !framer.head_only;
-        **outcome = Outcome::Answered {
+        outcome.kind = Kind::Answered {
             status: self.status,
             body_bytes: if sends_body { body_bytes } else { 0 },
         };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::body_source::BodySource;
 use crate::status::Status;
 use crate::syntax::{is_token, is_value};
 
@@ -19,21 +20,26 @@ use crate::syntax::{is_token, is_value};
 /// # }
 /// # assert!(run().is_ok());
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Response {
     pub(crate) status: Status,
     /// Checked header lines, each with its line end.
     pub(crate) header_lines: Vec<u8>,
     pub(crate) body: Body,
+    /// Whether it is a plain notice, which a page made for its status may replace.
+    pub(crate) is_notice: bool,
 }
 
-#[derive(Clone, Debug)]
 pub(crate) enum Body {
     Bytes(Bytes),
     File {
         file: Arc<File>,
         offset: u64,
         len: u64,
+    },
+    Stream {
+        source: Box<dyn BodySource>,
+        len: Option<u64>,
     },
 }
 
@@ -42,7 +48,19 @@ impl Body {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File { len, .. } => *len,
+            Self::Stream { len, .. } => len.unwrap_or(0),
         }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Bytes(_) => "Bytes",
+            Self::File { .. } => "File",
+            Self::Stream { .. } => "Stream",
+        };
+        write!(f, "{name}({})", self.len())
     }
 }
 
@@ -54,6 +72,7 @@ impl Response {
             status,
             header_lines: Vec::new(),
             body: Body::Bytes(Bytes::new()),
+            is_notice: false,
         }
     }
 
@@ -64,6 +83,7 @@ impl Response {
             status,
             header_lines: TEXT_TYPE.to_vec(),
             body: Body::Bytes(format!("{status}: {detail}\n").into()),
+            is_notice: true,
         }
     }
 
@@ -91,6 +111,16 @@ impl Response {
         self
     }
 
+    /// Sets the body to what `source` makes, piece by piece.
+    #[must_use]
+    pub fn stream(mut self, source: impl BodySource) -> Self {
+        self.body = Body::Stream {
+            source: Box::new(source),
+            len: None,
+        };
+        self
+    }
+
     /// The status.
     #[must_use]
     pub fn status(&self) -> Status {
@@ -109,6 +139,10 @@ pub enum ResponseError {
     HeaderName,
     /// The value has a control byte, or a blank at an end (RFC 9110 section 5.5).
     HeaderValue,
+    /// The client offered no other protocol to go on in.
+    NoUpgrade,
+    /// The status code is not of an interim answer.
+    NotInterim,
     /// The header belongs to the session: `Connection`, `Content-Length`, `Date`, `Keep-Alive`,
     /// `Trailer`, `Transfer-Encoding`, `Upgrade`.
     ReservedHeader,
@@ -119,6 +153,8 @@ impl fmt::Display for ResponseError {
         f.write_str(match self {
             Self::HeaderName => "set a header whose name is not a token",
             Self::HeaderValue => "set a header whose value has a forbidden byte",
+            Self::NoUpgrade => "upgrade a connection whose client did not offer to",
+            Self::NotInterim => "send an interim answer whose status is not one",
             Self::ReservedHeader => "set a header that belongs to the session",
         })
     }

@@ -11,6 +11,7 @@ use crate::config::HttpConfig;
 use crate::date::CachedDate;
 use crate::handler::Handler;
 use crate::head::KnownHost;
+use crate::known_heads::KnownHeads;
 use crate::method::Methods;
 use crate::session::HttpSession;
 use crate::status::Status;
@@ -73,10 +74,13 @@ impl<H: Handler> Service for HttpService<H> {
         HttpLocal {
             shared: Arc::clone(&self.shared),
             scratch: Vec::with_capacity(1024),
+            extra: Vec::new(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
+            known_heads: KnownHeads::default(),
             log_lines: Vec::new(),
             handler: self.shared.handler.local(),
+            answers: Box::new([0; STATUS_CODES]),
         }
     }
 
@@ -100,21 +104,45 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) shared: Arc<Shared<H>>,
     /// Where heads of answers are gathered.
     pub(crate) scratch: Vec<u8>,
+    /// Header lines that wrapping handlers have added to the answer that is being made.
+    pub(crate) extra: Vec<u8>,
     pub(crate) date: CachedDate,
     pub(crate) known_host: KnownHost,
+    pub(crate) known_heads: KnownHeads,
     /// Lines of the access log that are not written yet.
     log_lines: Vec<u8>,
     pub(crate) handler: H::Local,
+    /// How many answers were given, by status code.
+    answers: Box<[u64; STATUS_CODES]>,
 }
 
+/// One more than the highest status code.
+const STATUS_CODES: usize = 600;
+
 impl<H: Handler> HttpLocal<H> {
-    /// Whether requests are logged.
-    pub(crate) fn logs(&self) -> bool {
-        self.shared.config.access_log.is_some()
+    /// How many answers this thread has given, by status code: only those that there were.
+    pub fn answers(&self) -> impl Iterator<Item = (u16, u64)> {
+        let counted = (0..).zip(self.answers.iter().copied());
+        counted.filter(|(_, count)| *count > 0)
     }
 
-    /// Appends a line to the access log, if there is one.
+    /// What the handler keeps for this thread.
+    #[must_use]
+    pub fn handler(&self) -> &H::Local {
+        &self.handler
+    }
+
+    /// Counts an answer.
+    #[inline]
+    pub(crate) fn count(&mut self, status: Status) {
+        if let Some(count) = self.answers.get_mut(usize::from(status.code())) {
+            *count += 1;
+        }
+    }
+
+    /// Counts an answer, and appends a line to the access log, if there is one.
     pub(crate) fn log(&mut self, peer: Peer, request: Logged<'_>, status: Status, body_bytes: u64) {
+        self.count(status);
         let Some(log) = &self.shared.config.access_log else {
             return;
         };
@@ -180,7 +208,7 @@ pub(crate) enum Logged<'a> {
     Now(LoggedRequest<'a>),
 }
 
-/// The parts of a log line that the request adds, kept while a job runs.
+/// The parts of a log line that the request adds, kept until its answer is given.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRequest {
     request: Vec<u8>,

@@ -1,30 +1,47 @@
 //! The server side of one HTTP/1.1 connection, sans I/O.
 //!
-//! A connection is in one of four phases: it waits for a head, drops the rest of a body whose
-//! request was answered, waits for a job, or is over. Heads are parsed from whole lines only, and
-//! only when a new line end has come: what is answered does not depend on how the input was cut,
-//! and a head that trickles in is not parsed at each byte.
+//! A connection waits for a head, then goes through what the answer needs: a body that a handler
+//! takes, a job, a body that a source makes, the rest of a body that nobody wants; and from there
+//! to the next head, another protocol, or its end. Heads are parsed from whole lines only, and only
+//! when a new line end has come: what is answered does not depend on how the input was cut, and a
+//! head that trickles in is not parsed at each byte.
+//!
+//! ```text
+//!   ┌────────────────────────────────────────────────────────────┐
+//!   ▼                                                            │
+//! Head ─▶ Receive ─▶ Job ─▶ Stream ─▶ Drain ─────────────────────┘
+//!   │        └────────┴────────┴────────┴──▶ Over
+//!   └──▶ Upgraded              (each may be skipped)
+//! ```
 
+mod draining;
 mod exchange;
+mod late;
+mod receiving;
+mod streaming;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
-use std::time::Duration;
 
 use windlass::Instant;
 use windlass::session::{
     Input, Job, JobResult, Next, Now, Peer, Progress, Session, SessionContext,
 };
 
+use self::draining::Drain;
 use self::exchange::internal_error;
-use crate::body::{BodyDecoder, Framing};
+use self::late::Late;
+use self::receiving::Receiving;
+use self::streaming::Streaming;
+use crate::body::Framing;
 use crate::config::{HttpConfig, Timeouts};
 use crate::handler::Handler;
+use crate::known_heads::LastSection;
 use crate::refusal::Refusal;
-use crate::responder::{Framer, Persistence};
+use crate::responder::Persistence;
 use crate::response::Response;
-use crate::service::{HttpLocal, KeptRequest, Logged};
+use crate::service::HttpLocal;
 use crate::status::Status;
 
 /// The state machine of one HTTP/1.1 connection. Made by
@@ -41,19 +58,26 @@ pub struct HttpSession<H> {
     /// Whether a graceful stop was asked for.
     stopping: bool,
     peer: Peer,
+    /// The header section that came last.
+    last_section: LastSection,
     handler: PhantomData<fn() -> H>,
 }
 
-#[derive(Debug)]
 enum Phase {
+    /// The request is answered; the rest of its body is dropped.
+    Drain(Box<Drain>),
     /// Expecting the head of a request.
     Head,
-    /// The request is answered; the rest of its body is dropped.
-    Body(Drain),
     /// A job makes the answer.
-    Job(Box<PendingJob>),
+    Job(Box<Late>),
     /// The last answer was given.
     Over,
+    /// A handler takes the body of a request.
+    Receive(Box<Receiving>),
+    /// A source makes the body of an answer.
+    Stream(Box<Streaming>),
+    /// Another protocol goes on.
+    Upgraded(Box<dyn Session<Local = ()>>),
 }
 
 /// What the deadline is about.
@@ -69,28 +93,18 @@ enum WaitsFor {
     Nothing,
 }
 
-/// A body that is dropped.
-#[derive(Debug)]
-struct Drain {
-    decoder: BodyDecoder,
-    started: Instant,
-    received_bytes: u64,
-}
-
-/// What must be remembered of a request while a job makes its answer.
-#[derive(Debug)]
-struct PendingJob {
-    framer: Framer,
-    framing: Framing,
-    kept: KeptRequest,
-}
-
 /// What one step of [`HttpSession::advance`] did.
 enum Step {
+    /// The answer can't be completed: the peer must see that.
+    Abort,
     Consumed(usize),
+    /// Output must drain first.
+    Flush,
     Job(usize, Job),
     NeedsInput,
     Over,
+    /// A notification must come first.
+    Wait,
 }
 
 impl<H: Handler> HttpSession<H> {
@@ -103,59 +117,31 @@ impl<H: Handler> HttpSession<H> {
             skipped_blank: false,
             stopping: false,
             peer,
+            last_section: LastSection::default(),
             handler: PhantomData,
         }
     }
 
-    /// Enters the phase after an answer.
+    /// Enters the phase after an answer; `framing` is of what is left of the request's body.
+    #[inline]
     fn go_on(
         &mut self,
         cx: &SessionContext<'_, HttpLocal<H>>,
         persistence: Persistence,
         framing: Framing,
     ) {
-        self.phase = if persistence == Persistence::Close {
+        self.deadline = Instant::FAR;
+        self.phase = if persistence == Persistence::Close || self.stopping {
             Phase::Over
         } else if framing.is_none() {
             Phase::Head
         } else {
-            let overhead_bytes_max = cx.local.shared.config.limits.head_bytes;
-            Phase::Body(Drain {
-                decoder: BodyDecoder::new(framing, overhead_bytes_max),
-                started: cx.now.monotonic,
-                received_bytes: 0,
-            })
+            Phase::Drain(Box::new(Drain::new(
+                framing,
+                &cx.local.shared.config,
+                cx.now,
+            )))
         };
-    }
-
-    /// Drops what is there of a body.
-    fn body(&mut self, cx: &SessionContext<'_, HttpLocal<H>>, input: &[u8]) -> Step {
-        let HttpConfig {
-            limits, timeouts, ..
-        } = &cx.local.shared.config;
-        let Phase::Body(drain) = &mut self.phase else {
-            return Step::NeedsInput;
-        };
-        // The request was answered: an error in its body can only end the connection.
-        let Ok(decoded) = drain.decoder.decode(input) else {
-            self.phase = Phase::Over;
-            return Step::Over;
-        };
-        drain.received_bytes += decoded.data.len() as u64;
-        if drain.received_bytes > limits.drain_bytes {
-            self.phase = Phase::Over;
-            return Step::Over;
-        }
-        if decoded.done {
-            self.phase = Phase::Head;
-            self.deadline = Instant::FAR;
-            return Step::Consumed(decoded.consumed);
-        }
-        if decoded.consumed == 0 {
-            self.deadline = drain.deadline(timeouts);
-            return Step::NeedsInput;
-        }
-        Step::Consumed(decoded.consumed)
     }
 
     /// Starts waiting, unless it is this that is waited for already: a deadline is not put off.
@@ -179,6 +165,60 @@ impl<H: Handler> HttpSession<H> {
         self.deadline = Instant::FAR;
         Next::Close
     }
+
+    /// Lets the other protocol's session do something, and takes over its deadline.
+    fn upgraded<R>(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        call: impl FnOnce(&mut dyn Session<Local = ()>, &mut SessionContext<'_, ()>) -> R,
+    ) -> Option<R> {
+        let Phase::Upgraded(session) = &mut self.phase else {
+            return None;
+        };
+        let mut inner = SessionContext {
+            local: &mut (),
+            output: cx.output,
+            now: cx.now,
+            wakeups: cx.wakeups.reborrow(),
+        };
+        let result = call(&mut **session, &mut inner);
+        self.deadline = session.deadline().unwrap_or(Instant::FAR);
+        Some(result)
+    }
+
+    fn step(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        rest: &[u8],
+        ended: bool,
+    ) -> Step {
+        match self.phase {
+            Phase::Head if cx.output.is_full() => {
+                // How long the peer may take to read is the driver's business.
+                self.waits_for = WaitsFor::Nothing;
+                self.deadline = Instant::FAR;
+                Step::Flush
+            }
+            Phase::Head => self.head(cx, rest),
+            Phase::Drain(_) => self.drain(cx, rest),
+            Phase::Receive(_) => self.receive(cx, rest),
+            Phase::Stream(_) => self.stream(cx, rest, ended),
+            Phase::Job(_) | Phase::Upgraded(_) => Step::Wait,
+            Phase::Over => Step::Over,
+        }
+    }
+
+    /// What a call other than `advance` waits for after a step without input.
+    fn next_of(&mut self, step: Step) -> Next {
+        match step {
+            Step::Abort => Next::Abort,
+            Step::Consumed(_) | Step::NeedsInput => Next::Read,
+            Step::Flush => Next::Flush,
+            Step::Job(_, job) => Next::Job(job),
+            Step::Over => self.end(),
+            Step::Wait => Next::Wait,
+        }
+    }
 }
 
 impl<H: Handler> Session for HttpSession<H> {
@@ -187,87 +227,58 @@ impl<H: Handler> Session for HttpSession<H> {
     fn advance(&mut self, cx: &mut SessionContext<'_, Self::Local>, input: Input<'_>) -> Progress {
         cx.local.date.update(cx.now.unix_ms);
         let mut consumed = 0;
-        loop {
+        let next = loop {
             let rest = &input.bytes[consumed..];
-            let step = match self.phase {
-                Phase::Head if cx.output.is_full() => {
-                    // How long the peer may take to read is the driver's business.
-                    self.waits_for = WaitsFor::Nothing;
-                    self.deadline = Instant::FAR;
-                    return Progress {
-                        consumed,
-                        next: Next::Flush,
-                    };
-                }
-                Phase::Head => self.head(cx, rest),
-                Phase::Body(_) => self.body(cx, rest),
-                Phase::Job(_) => {
-                    return Progress {
-                        consumed,
-                        next: Next::Read,
-                    };
-                }
-                Phase::Over => Step::Over,
-            };
-            match step {
-                Step::Consumed(count) => consumed += count,
-                Step::Job(count, job) => {
-                    return Progress {
-                        consumed: consumed + count,
-                        next: Next::Job(job),
-                    };
-                }
-                // What is complete was answered; the rest will never be (RFC 9112 section 8).
-                Step::NeedsInput if input.ended => {
-                    return Progress {
-                        consumed: input.bytes.len(),
-                        next: self.end(),
-                    };
-                }
-                Step::NeedsInput => {
-                    return Progress {
-                        consumed,
-                        next: Next::Read,
-                    };
-                }
-                Step::Over => {
-                    return Progress {
-                        consumed: input.bytes.len(),
-                        next: self.end(),
-                    };
+            if let Phase::Upgraded(_) = self.phase {
+                let input = Input {
+                    bytes: rest,
+                    ended: input.ended,
+                };
+                let progress = self.upgraded(cx, |session, cx| session.advance(cx, input));
+                if let Some(progress) = progress {
+                    consumed += progress.consumed;
+                    break progress.next;
                 }
             }
-        }
+            match self.step(cx, rest, input.ended) {
+                Step::Consumed(count) => consumed += count,
+                Step::NeedsInput if !input.ended => break Next::Read,
+                // What is complete was answered; the rest will never be (RFC 9112 section 8).
+                Step::NeedsInput | Step::Over => {
+                    consumed = input.bytes.len();
+                    break self.end();
+                }
+                Step::Flush => break Next::Flush,
+                Step::Job(count, job) => {
+                    consumed += count;
+                    break Next::Job(job);
+                }
+                Step::Wait => break Next::Wait,
+                Step::Abort => {
+                    self.phase = Phase::Over;
+                    break Next::Abort;
+                }
+            }
+        };
+        Progress { consumed, next }
     }
 
     fn complete(&mut self, cx: &mut SessionContext<'_, Self::Local>, result: JobResult) -> Next {
-        let pending = match mem::replace(&mut self.phase, Phase::Over) {
-            Phase::Job(pending) => pending,
+        let late = match mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Job(late) => *late,
             other => {
                 self.phase = other;
-                return Next::Read;
+                let next = self.upgraded(cx, |session, cx| session.complete(cx, result));
+                return next.unwrap_or(Next::Read);
             }
         };
         cx.local.date.update(cx.now.unix_ms);
-        let PendingJob {
-            mut framer,
-            framing,
-            kept,
-        } = *pending;
-        if self.stopping {
-            framer.persistence = Persistence::Close;
-        }
         // A job that panicked has another result.
         let response = result
             .downcast::<Response>()
             .map_or_else(|_| internal_error(), |r| *r);
-        self.respond(cx, framer, Logged::Kept(&kept), response);
-        self.go_on(cx, framer.persistence, framing);
-        if matches!(self.phase, Phase::Over) {
-            self.end()
-        } else {
-            Next::Read
-        }
+        let step = self.respond_late(cx, late, response);
+        self.next_of(step)
     }
 
     #[inline]
@@ -277,7 +288,7 @@ impl<H: Handler> Session for HttpSession<H> {
 
     fn expire(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         cx.local.date.update(cx.now.unix_ms);
-        match self.phase {
+        match &self.phase {
             Phase::Head if self.scanned_bytes > 0 => {
                 let refusal =
                     Refusal::new(Status::REQUEST_TIMEOUT, "the head did not come in time");
@@ -291,15 +302,40 @@ impl<H: Handler> Session for HttpSession<H> {
                 Next::Read
             }
             Phase::Job(_) => Next::Read,
-            Phase::Head | Phase::Body(_) | Phase::Over => self.end(),
+            Phase::Receive(_) => {
+                let step = self.expire_body(cx);
+                self.next_of(step)
+            }
+            Phase::Stream(_) => {
+                let step = self.expire_stream(cx);
+                self.next_of(step)
+            }
+            Phase::Upgraded(_) => self
+                .upgraded(cx, |session, cx| session.expire(cx))
+                .unwrap_or(Next::Close),
+            Phase::Head | Phase::Drain(_) | Phase::Over => self.end(),
         }
     }
 
-    fn stop(&mut self, _cx: &mut SessionContext<'_, Self::Local>) -> Next {
+    fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
-        match self.phase {
-            Phase::Job(_) => Next::Read,
-            Phase::Head | Phase::Body(_) | Phase::Over => self.end(),
+        match &self.phase {
+            Phase::Job(_) | Phase::Receive(_) => Next::Read,
+            Phase::Stream(_) => {
+                cx.local.date.update(cx.now.unix_ms);
+                let step = self.stream(cx, &[], false);
+                self.next_of(step)
+            }
+            Phase::Upgraded(_) => self
+                .upgraded(cx, |session, cx| session.stop(cx))
+                .unwrap_or(Next::Close),
+            // The client is sending: to close as if it were idle could reset the connection before
+            // it has read its answer. The next call closes in order.
+            Phase::Drain(_) => {
+                self.phase = Phase::Over;
+                Next::Flush
+            }
+            Phase::Head | Phase::Over => self.end(),
         }
     }
 }
@@ -314,17 +350,30 @@ impl<H> fmt::Debug for HttpSession<H> {
     }
 }
 
-impl Drain {
-    /// A deadline that moves with the bytes received, and so asks for a least rate.
-    fn deadline(&self, timeouts: &Timeouts) -> Instant {
-        let Some(timeout) = timeouts.body else {
-            return Instant::FAR;
-        };
-        let rate = u64::from(timeouts.body_bytes_per_second.max(1));
-        self.started + timeout + Duration::from_secs(self.received_bytes / rate)
+impl fmt::Debug for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Drain(_) => "Drain",
+            Self::Head => "Head",
+            Self::Job(_) => "Job",
+            Self::Over => "Over",
+            Self::Receive(_) => "Receive",
+            Self::Stream(_) => "Stream",
+            Self::Upgraded(_) => "Upgraded",
+        })
     }
 }
 
-fn deadline(now: Now, timeout: Option<Duration>) -> Instant {
+fn deadline(now: Now, timeout: Option<std::time::Duration>) -> Instant {
     timeout.map_or(Instant::FAR, |timeout| now.monotonic + timeout)
+}
+
+/// The deadline of a body that began at `started`: it moves with the bytes received, and so asks
+/// for a least rate.
+fn body_deadline(started: Instant, received_bytes: u64, timeouts: &Timeouts) -> Instant {
+    let Some(timeout) = timeouts.body else {
+        return Instant::FAR;
+    };
+    let rate = u64::from(timeouts.body_bytes_per_second.max(1));
+    started + timeout + std::time::Duration::from_secs(received_bytes / rate)
 }

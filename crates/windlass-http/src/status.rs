@@ -74,6 +74,9 @@ statuses! {
 }
 
 impl Status {
+    /// Of the answer after which another protocol goes on: for the log.
+    pub(crate) const SWITCHING_PROTOCOLS: Self = Self(101);
+
     /// The status with this code, if it is from 200 to 599.
     #[must_use]
     pub const fn new(code: u16) -> Option<Self> {

@@ -5,16 +5,18 @@ use std::mem::MaybeUninit;
 use windlass::Instant;
 use windlass::session::SessionContext;
 
-use super::{HttpSession, PendingJob, Phase, Step, WaitsFor};
+use super::late::Late;
+use super::{HttpSession, Phase, Step, WaitsFor};
 use crate::access_log::LoggedRequest;
 use crate::body::Framing;
 use crate::config::Limits;
 use crate::handler::Handler;
-use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
+use crate::head::{HEADER_COUNT_MAX, Head, VERSION_LINE_END, refuse_syntax};
+use crate::known_heads::KnownHeads;
 use crate::method::{Method, Methods};
 use crate::refusal::Refusal;
-use crate::request::{Request, Version};
-use crate::responder::{Framer, Outcome, Persistence, Responder};
+use crate::request::{HeaderLines, Request, Version};
+use crate::responder::{Framer, Kind, Outcome, Persistence, Responder};
 use crate::response::Response;
 use crate::service::{HttpLocal, Logged};
 use crate::status::Status;
@@ -36,6 +38,19 @@ impl<H: Handler> HttpSession<H> {
             return self.blank_line(cx, input);
         }
         let window = &input[..input.len().min(head_bytes)];
+        let known_heads = &cx.local.known_heads;
+        if let Some((head, known)) =
+            Head::of_known(window, known_heads, self.last_section, target_bytes)
+        {
+            let section_at = head.method.name().len() + 1 + head.raw_target.len();
+            let section_at = section_at + VERSION_LINE_END.len();
+            let head_len = section_at + known.bytes;
+            let lines = Lines::Known {
+                section: &window[section_at..head_len],
+                index: known.index,
+            };
+            return self.answer(cx, &head, lines, head_len);
+        }
         let Some(lines_len) = last_line_end(window, self.scanned_bytes) else {
             return self.incomplete_head(cx, window);
         };
@@ -50,7 +65,13 @@ impl<H: Handler> HttpSession<H> {
         };
         let known_host = &mut cx.local.known_host;
         match Head::new(&lines[..head_len], &raw, target_bytes, known_host) {
-            Ok(head) => self.answer(cx, &head, raw.headers, head_len),
+            Ok(head) => {
+                let section_at = memchr::memchr(b'\n', lines).map_or(0, |at| at + 1);
+                let section = &lines[section_at..head_len];
+                let last = &mut self.last_section;
+                cx.local.known_heads.note(last, section, &head, raw.headers);
+                self.answer(cx, &head, Lines::Parsed(raw.headers), head_len)
+            }
             Err(refusal) => self.refuse(cx, refusal, lines),
         }
     }
@@ -98,29 +119,34 @@ impl<H: Handler> HttpSession<H> {
         &mut self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         head: &Head<'_>,
-        headers: &[httparse::Header<'_>],
+        lines: Lines<'_>,
         head_len: usize,
     ) -> Step {
         let framer = self.framer(head, &cx.local.shared.config.limits);
-        let request = Request {
-            head,
-            headers,
-            peer: self.peer,
-            now: cx.now,
-        };
         let HttpLocal {
             shared,
             scratch,
+            extra,
             date,
             handler,
+            known_heads,
             ..
         } = &mut *cx.local;
+        let request = Request {
+            head,
+            lines: lines.resolve(known_heads),
+            peer: self.peer,
+            now: cx.now,
+        };
         scratch.clear();
-        let mut outcome = Outcome::Nothing;
+        extra.clear();
+        let mut outcome = Outcome::default();
         let responder = Responder {
             output: cx.output,
             scratch,
+            extra,
             date: date.text(),
+            config: &shared.config,
             framer,
             outcome: &mut outcome,
         };
@@ -129,58 +155,90 @@ impl<H: Handler> HttpSession<H> {
         } else {
             Ok(responder.respond(answer_other_method(head, shared.methods)))
         };
-        let job = match outcome {
-            Outcome::Answered { status, body_bytes } => {
-                if cx.local.logs() {
-                    let logged = Logged::Now(logged_request(&request));
-                    cx.local.log(self.peer, logged, status, body_bytes);
-                }
-                None
-            }
-            Outcome::Job(job) if result.is_ok() => Some(job),
-            // The handler failed or dropped its responder.
-            Outcome::Job(_) | Outcome::Nothing => {
-                let logged = Logged::Now(logged_request(&request));
-                self.respond(cx, framer, logged, internal_error());
-                None
-            }
-        };
         self.scanned_bytes = 0;
         self.skipped_blank = false;
         self.waits_for = WaitsFor::Nothing;
         self.deadline = Instant::FAR;
-        if let Some(job) = job {
-            let kept = cx.local.keep_for_log(logged_request(&request));
-            let pending = PendingJob {
-                framer,
-                framing: head.framing,
-                kept,
-            };
-            self.phase = Phase::Job(Box::new(pending));
-            return Step::Job(head_len, job);
+        match outcome {
+            Outcome {
+                kind: Kind::Answered { status, body_bytes },
+                taker: None,
+                discarded: None,
+                closes,
+                ..
+            } => {
+                if shared.config.access_log.is_some() {
+                    let logged = logged_request(head, lines, known_heads);
+                    cx.local
+                        .log(self.peer, Logged::Now(logged), status, body_bytes);
+                } else {
+                    cx.local.count(status);
+                }
+                let persistence = if closes {
+                    Persistence::Close
+                } else {
+                    framer.persistence
+                };
+                self.go_on(cx, persistence, head.framing);
+                if matches!(self.phase, Phase::Over) {
+                    Step::Over
+                } else {
+                    Step::Consumed(head_len)
+                }
+            }
+            outcome => {
+                let logged = logged_request(head, lines, known_heads);
+                let is_ok = result.is_ok();
+                self.keep(cx, head, logged, (outcome, is_ok), head_len)
+            }
         }
-        self.go_on(cx, framer.persistence, head.framing);
-        if matches!(self.phase, Phase::Over) {
-            Step::Over
-        } else {
-            Step::Consumed(head_len)
+    }
+
+    /// Remembers what must be of a request that is not answered at once, and goes on with it.
+    #[cold]
+    fn keep(
+        &mut self,
+        cx: &mut SessionContext<'_, HttpLocal<H>>,
+        head: &Head<'_>,
+        logged: LoggedRequest<'_>,
+        (outcome, is_ok): (Outcome, bool),
+        head_len: usize,
+    ) -> Step {
+        let late = Late {
+            framer: self.framer(head, &cx.local.shared.config.limits),
+            kept: cx.local.keep_for_log(logged),
+            extra: std::mem::take(&mut cx.local.extra),
+            taker: None,
+            body_bytes_max: cx.local.shared.config.limits.body_bytes,
+        };
+        match self.conclude(cx, outcome, is_ok, late) {
+            Step::Consumed(_) => Step::Consumed(head_len),
+            Step::Job(_, job) => Step::Job(head_len, job),
+            other => other,
         }
     }
 
     /// How the answer is framed, and whether it is the last.
+    #[inline]
     fn framer(&self, head: &Head<'_>, limits: &Limits) -> Framer {
         let too_long = matches!(head.framing, Framing::Length(len) if len > limits.drain_bytes);
+        let last_if_read = !head.persistent || self.stopping;
         // A client that waits for 100 Continue and gets a final answer may leave out the body, so
         // what comes next could be either (RFC 9110 section 10.1.1).
-        let last = !head.persistent || head.expects_continue || too_long || self.stopping;
-        let persistence = match head.version {
+        let last = last_if_read || head.expects_continue || too_long;
+        let persistence = |last| match head.version {
             _ if last => Persistence::Close,
             Version::Http10 => Persistence::PersistentHttp10,
             Version::Http11 => Persistence::Persistent,
         };
         Framer {
             head_only: head.method == Method::Head,
-            persistence,
+            version: head.version,
+            persistence: persistence(last),
+            persistence_if_read: persistence(last_if_read),
+            framing: head.framing,
+            expects_continue: head.expects_continue,
+            upgrades: head.upgrades,
         }
     }
 
@@ -193,36 +251,87 @@ impl<H: Handler> HttpSession<H> {
     ) -> Step {
         let framer = Framer {
             head_only: lines.starts_with(b"HEAD "),
+            version: Version::Http11,
             persistence: Persistence::Close,
+            persistence_if_read: Persistence::Close,
+            framing: Framing::Length(0),
+            expects_continue: false,
+            upgrades: false,
         };
         let response = Response::text(refusal.status, refusal.why);
-        self.respond(cx, framer, Logged::Now(LoggedRequest::default()), response);
+        let logged = Logged::Now(LoggedRequest::default());
+        self.respond(cx, framer, logged, &[], response);
         self.phase = Phase::Over;
         Step::Over
     }
 
-    /// Appends `response` and logs it.
+    /// Appends `response`, with the header lines `extra_lines`, and logs it.
     pub(super) fn respond(
         &self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         framer: Framer,
         logged: Logged<'_>,
+        extra_lines: &[u8],
         response: Response,
     ) {
-        let HttpLocal { scratch, date, .. } = &mut *cx.local;
-        scratch.clear();
-        let mut outcome = Outcome::Nothing;
-        let (output, date) = (&mut *cx.output, date.text());
-        let responder = Responder {
-            output,
+        let HttpLocal {
             scratch,
+            extra,
             date,
+            shared,
+            ..
+        } = &mut *cx.local;
+        scratch.clear();
+        extra.clear();
+        extra.extend_from_slice(extra_lines);
+        let mut outcome = Outcome::default();
+        let responder = Responder {
+            output: cx.output,
+            scratch,
+            extra,
+            date: date.text(),
+            config: &shared.config,
             framer,
             outcome: &mut outcome,
         };
         let _answered = responder.respond(response);
-        if let Outcome::Answered { status, body_bytes } = outcome {
+        if let Kind::Answered { status, body_bytes } = outcome.kind {
             cx.local.log(self.peer, logged, status, body_bytes);
+        }
+    }
+}
+
+/// Where the header lines of a request are.
+#[derive(Clone, Copy)]
+enum Lines<'a> {
+    Known { section: &'a [u8], index: u8 },
+    Parsed(&'a [httparse::Header<'a>]),
+}
+
+impl<'a> Lines<'a> {
+    #[inline]
+    fn resolve(self, known_heads: &'a KnownHeads) -> HeaderLines<'a> {
+        match self {
+            Self::Known { section, index } => HeaderLines::Known {
+                section,
+                fields: known_heads.fields(index),
+            },
+            Self::Parsed(headers) => HeaderLines::Parsed(headers),
+        }
+    }
+
+    /// The value of the first header called `name`; it is of the input.
+    fn header(self, known_heads: &KnownHeads, name: &str) -> Option<&'a [u8]> {
+        match self {
+            Self::Known { section, index } => known_heads
+                .fields(index)
+                .iter()
+                .find(|field| field.name(section).eq_ignore_ascii_case(name.as_bytes()))
+                .map(|field| field.value(section)),
+            Self::Parsed(headers) => headers
+                .iter()
+                .find(|header| header.name.eq_ignore_ascii_case(name))
+                .map(|header| header.value),
         }
     }
 }
@@ -256,14 +365,14 @@ pub(super) fn internal_error() -> Response {
     )
 }
 
-fn logged_request<'a>(request: &Request<'a>) -> LoggedRequest<'a> {
+fn logged_request<'a>(
+    head: &Head<'a>,
+    lines: Lines<'a>,
+    known_heads: &KnownHeads,
+) -> LoggedRequest<'a> {
     LoggedRequest {
-        line: Some((
-            request.head.method_name,
-            request.head.raw_target,
-            request.version().name(),
-        )),
-        referer: request.header("referer"),
-        user_agent: request.header("user-agent"),
+        line: Some((head.method.name(), head.raw_target, head.version.name())),
+        referer: lines.header(known_heads, "referer"),
+        user_agent: lines.header(known_heads, "user-agent"),
     }
 }

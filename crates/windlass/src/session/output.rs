@@ -181,6 +181,14 @@ impl Output {
         })
     }
 
+    /// All that is queued, if it is bytes that were copied and nothing else.
+    #[must_use]
+    #[inline]
+    pub fn as_copied(&self) -> Option<&[u8]> {
+        let tail = &self.bytes[self.bytes_sent..];
+        (self.segments.is_empty() && !tail.is_empty()).then_some(tail)
+    }
+
     /// Whether more is queued behind the front (a driver may then ask the kernel to wait for it).
     #[must_use]
     pub fn has_more_behind_front(&self) -> bool {
