@@ -70,12 +70,19 @@ impl Load {
 /// The number in "... process N ...".
 fn pid_in(line: &str) -> u32 {
     let rest = line.split_once("process ").unwrap().1;
-    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+    rest.split(|c: char| !c.is_ascii_digit())
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
 }
 
 #[test]
 fn restarts_under_load_fail_no_request() {
-    let serve = Serve::start(site(), &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"]);
+    let serve = Serve::start(
+        site(),
+        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+    );
     let load = Load::start(serve.addrs[0]);
     let mut pid = serve.pid();
     for _ in 0..2 {
@@ -128,7 +135,10 @@ fn a_successor_that_cannot_start_leaves_all_as_it_was() {
     let why = serve.line_with("windlass.toml:1:");
     assert!(why.contains("dri"), "{why}");
     let gave_up = serve.line_with("this process goes on");
-    assert!(gave_up.contains("before it was ready (exit status: 1)"), "{gave_up}");
+    assert!(
+        gave_up.contains("before it was ready (exit status: 1)"),
+        "{gave_up}"
+    );
     assert_eq!(serve.connect().get("/a").status, 200);
     // It can be tried again.
     fs::write(&config, "dir = \".\"\n").unwrap();
@@ -144,7 +154,12 @@ fn a_unix_socket_outlives_a_restart_and_not_the_server() {
     let dir = TempDir::new("unix");
     let path = dir.0.join("socket");
     let flag = format!("--unix={}", path.display());
-    let arguments = ["--access-log=off", "--listen=127.0.0.1:0", &flag, "--unix-mode=600"];
+    let arguments = [
+        "--access-log=off",
+        "--listen=127.0.0.1:0",
+        &flag,
+        "--unix-mode=600",
+    ];
     let serve = Serve::start(site(), &arguments);
     let mode = |path: &Path| {
         use std::os::unix::fs::PermissionsExt;
@@ -175,7 +190,9 @@ fn activated(listener: &TcpListener, arguments: &str) -> Command {
         listener.as_raw_fd()
     );
     let mut command = Command::new("sh");
-    command.args(["-c", &script, env!("CARGO_BIN_EXE_windlass")]).arg(site());
+    command
+        .args(["-c", &script, env!("CARGO_BIN_EXE_windlass")])
+        .arg(site());
     command
 }
 
@@ -215,7 +232,10 @@ fn the_service_manager_is_told() {
     assert_eq!(told(), "READY=1");
     serve.signal(Signal::HUP);
     let reloading = told();
-    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert!(
+        reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+        "{reloading}"
+    );
     assert_eq!(told(), "READY=1");
     serve.signal(Signal::USR2);
     let successor = pid_in(&serve.line_with("has taken over"));
@@ -235,7 +255,9 @@ fn a_reload_changes_what_is_served_and_a_broken_one_nothing() {
     fs::write(dir.0.join("404.html"), "<p>first").unwrap();
     write("headers = [\"X-A: 1\"]\nerror_pages = [\"404=404.html\"]\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-    command.args(["serve", "--access-log=off", "--loops=2", "--config"]).arg(&config);
+    command
+        .args(["serve", "--access-log=off", "--loops=2", "--config"])
+        .arg(&config);
     let serve = Serve::over(command);
     let mut open = serve.connect();
     let look = |client: &mut Client| {
@@ -262,7 +284,10 @@ fn a_reload_changes_what_is_served_and_a_broken_one_nothing() {
         write(broken);
         serve.signal(Signal::HUP);
         let why = serve.line_with("all stays as it was");
-        assert!(why.contains("windlass.toml:2:") || why.contains("gone.html"), "{why}");
+        assert!(
+            why.contains("windlass.toml:2:") || why.contains("gone.html"),
+            "{why}"
+        );
         assert_eq!(look(&mut open), ("2".into(), "<p>second".into()));
     }
     serve.stop();
@@ -291,7 +316,10 @@ fn rotating_the_log_under_load_loses_no_line() {
         let text = fs::read_to_string(entry.unwrap().path()).unwrap();
         assert!(text.is_empty() || text.ends_with('\n'));
         for line in text.lines() {
-            assert!(line.starts_with("{\"time\":\"") && line.ends_with("\"tls\":false}"), "{line}");
+            assert!(
+                line.starts_with("{\"time\":\"") && line.ends_with("\"tls\":false}"),
+                "{line}"
+            );
             lines += 1;
         }
     }
@@ -300,10 +328,13 @@ fn rotating_the_log_under_load_loses_no_line() {
 
 #[test]
 fn a_dump_lists_the_events_of_each_loop() {
-    let serve = Serve::start(site(), &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"]);
+    let serve = Serve::start(
+        site(),
+        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+    );
     serve.signal(Signal::USR1);
     for at in 0..2 {
-        serve.line_with(&format!("loop {at}: fd") .replace(": fd", ": "));
+        serve.line_with(&format!("loop {at}: fd").replace(": fd", ": "));
         let listener = serve.line_with("listener 127.0.0.1:");
         assert!(listener.starts_with(&format!("loop {at}: ")), "{listener}");
     }
@@ -313,7 +344,12 @@ fn a_dump_lists_the_events_of_each_loop() {
 
 #[test]
 fn a_health_check_fails_during_the_delay_of_a_stop_while_others_are_served() {
-    let arguments = ["--access-log=off", "--healthz", "--stop-delay=1h", "--listen=127.0.0.1:0"];
+    let arguments = [
+        "--access-log=off",
+        "--healthz",
+        "--stop-delay=1h",
+        "--listen=127.0.0.1:0",
+    ];
     let serve = Serve::start(site(), &arguments);
     let mut client = serve.connect();
     let check = client.get("/healthz");

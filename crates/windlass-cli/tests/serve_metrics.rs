@@ -36,7 +36,9 @@ impl Page {
             }
             let (key, value) = line.rsplit_once(' ').unwrap();
             let name = key.split('{').next().unwrap();
-            let rest = name.strip_prefix(&family[..]).unwrap_or_else(|| panic!("{line}"));
+            let rest = name
+                .strip_prefix(&family[..])
+                .unwrap_or_else(|| panic!("{line}"));
             let is_histogram = kinds[&family] == "histogram";
             let fits = match rest {
                 "" => !is_histogram,
@@ -44,7 +46,10 @@ impl Page {
                 _ => false,
             };
             assert!(fits, "{line}");
-            assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+            assert!(
+                name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+                "{name}"
+            );
             if let Some((_, labels)) = key.split_once('{') {
                 for label in labels.strip_suffix('}').unwrap().split(',') {
                     let (_, quoted) = label.split_once('=').unwrap();
@@ -58,13 +63,19 @@ impl Page {
     }
 
     fn get(&self, key: &str) -> f64 {
-        *self.0.get(key).unwrap_or_else(|| panic!("{key} in {:?}", self.0.keys()))
+        *self
+            .0
+            .get(key)
+            .unwrap_or_else(|| panic!("{key} in {:?}", self.0.keys()))
     }
 
     /// Over all loops.
     fn sum(&self, start: &str) -> f64 {
         let range = self.0.range(start.to_owned()..);
-        range.take_while(|(key, _)| key.starts_with(start)).map(|(_, value)| value).sum()
+        range
+            .take_while(|(key, _)| key.starts_with(start))
+            .map(|(_, value)| value)
+            .sum()
     }
 
     /// Buckets grow, and the last is the count.
@@ -79,7 +90,10 @@ impl Page {
             })
             .collect();
         bounds.sort_by(|a, b| a.0.total_cmp(&b.0));
-        assert!(bounds.len() > 10 && bounds.is_sorted_by(|a, b| a.1 <= b.1), "{bounds:?}");
+        assert!(
+            bounds.len() > 10 && bounds.is_sorted_by(|a, b| a.1 <= b.1),
+            "{bounds:?}"
+        );
         let last = bounds.last().unwrap();
         assert!(last.0.is_infinite());
         assert!((last.1 - self.get(&format!("{name}_count{{loop=\"{at}\"}}"))).abs() < 0.5);
@@ -101,8 +115,12 @@ fn scrape(addr: SocketAddr) -> Page {
     Page::parse(&String::from_utf8(answer.body).unwrap())
 }
 
-const FLAGS: [&str; 4] =
-    ["--access-log=off", "--loops=2", "--metrics=127.0.0.1:0", "--listen=127.0.0.1:0"];
+const FLAGS: [&str; 4] = [
+    "--access-log=off",
+    "--loops=2",
+    "--metrics=127.0.0.1:0",
+    "--listen=127.0.0.1:0",
+];
 
 #[test]
 fn the_page_has_what_was_done() {

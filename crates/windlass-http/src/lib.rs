@@ -32,7 +32,7 @@
 //! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
 //! want is parsed and dropped up to a limit, so that the next request is never built from its
 //! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
-//! pool returns, or streams ([`ResponseHead::stream`]); after [`ResponseHead::upgrade`] the
+//! pool returns, or streams ([`ResponseHead::stream`]); after [`Responder::upgrade`] the
 //! connection speaks another protocol.
 
 #![forbid(unsafe_code)]
@@ -41,7 +41,9 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+pub mod client;
 mod config;
+mod content_coding;
 mod credentials;
 mod date;
 mod error_pages;
@@ -51,6 +53,7 @@ mod head;
 mod known_heads;
 mod method;
 pub mod middleware;
+mod negotiation;
 mod refusal;
 mod request;
 mod responder;
@@ -72,9 +75,11 @@ pub use self::handler::Handler;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
-pub use self::response::{Response, ResponseError};
+pub use self::response::{Piece, Response, ResponseError};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
-pub use self::static_files::{StaticFiles, StaticFilesLocal};
+pub use self::static_files::{
+    Dotfiles, FileCache, FileOptionError, Listing, Precompressed, StaticFiles, StaticFilesLocal,
+};
 pub use self::status::Status;
 pub use self::trailers::Trailers;

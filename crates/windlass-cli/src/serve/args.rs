@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::config::{AccessLogFormat, Config, ProxyMode};
-use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, TimeLimit};
+use super::config::{AccessLogFormat, Config, LinkMode, ProxyMode};
+use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit};
 
 /// What `windlass serve` is told. The help texts are also the comments of `--print-config`.
 #[derive(Args, Clone, Debug, Default)]
@@ -69,6 +69,68 @@ pub(crate) struct ServeArguments {
     /// A handler that holds up its loop for longer is reported at the end and counted.
     #[arg(long, value_name = "TIME", help_heading = "Threads")]
     pub(super) slow_handler: Option<TimeLimit>,
+
+    /// What is sent for a directory: the first of these files that is there. May be given several
+    /// times.
+    #[arg(long, value_name = "NAME", help_heading = "Content")]
+    pub(super) index: Vec<String>,
+
+    /// List directories that have no index file, as pages or as JSON.
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        help_heading = "Content"
+    )]
+    pub(super) listing: Option<Switch>,
+
+    /// Serve names that begin with a dot, too.
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        help_heading = "Content"
+    )]
+    pub(super) dotfiles: Option<Switch>,
+
+    /// Which symbolic links are followed.
+    #[arg(long, value_name = "WHICH", value_enum, help_heading = "Content")]
+    pub(super) links: Option<LinkMode>,
+
+    /// Send this file of the directory for pages that are not there, as single-page applications
+    /// need it.
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "index.html",
+        help_heading = "Content"
+    )]
+    pub(super) spa: Option<String>,
+
+    /// Send NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take it.
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        help_heading = "Content"
+    )]
+    pub(super) precompressed: Option<Switch>,
+
+    /// The Cache-Control header of all files.
+    #[arg(long, value_name = "VALUE", help_heading = "Content")]
+    pub(super) cache_control: Option<String>,
+
+    /// How much memory each loop may use for small files; 0 opens each file for each request.
+    #[arg(long, value_name = "SIZE", help_heading = "Content")]
+    pub(super) file_cache: Option<Size>,
 
     /// Require a name and password from this htpasswd file, of bcrypt or SHA-crypt entries.
     #[arg(long, value_name = "FILE", help_heading = "Content")]
@@ -237,6 +299,15 @@ impl ServeArguments {
         set(&mut config.stop.delay, &self.stop_delay);
         set(&mut config.stop.deadline, &self.stop_deadline);
         set(&mut config.stop.restart_deadline, &self.restart_deadline);
+        let files = &mut config.files;
+        set_list(&mut files.index, &self.index);
+        set(&mut files.listing, &self.listing);
+        set(&mut files.dotfiles, &self.dotfiles);
+        set(&mut files.links, &self.links);
+        set_some(&mut files.spa, &self.spa);
+        set(&mut files.precompressed, &self.precompressed);
+        set_some(&mut files.cache_control, &self.cache_control);
+        set(&mut files.cache, &self.file_cache);
         let limits = &mut config.limits;
         set(&mut limits.connections, &self.connections_max);
         set(&mut limits.head, &self.head_max);

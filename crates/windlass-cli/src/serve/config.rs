@@ -21,7 +21,7 @@ use serde::Deserialize;
 
 pub(super) use self::print::to_toml;
 use super::args::ServeArguments;
-use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, TimeLimit};
+use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit};
 
 /// Where it is served if nothing says so.
 pub(super) const DEFAULT_LISTEN: SocketAddr =
@@ -40,6 +40,7 @@ pub(crate) struct Config {
     pub(super) slow_handler: TimeLimit,
     pub(super) cors: Vec<String>,
     pub(super) headers: Vec<HeaderLine>,
+    pub(super) files: FileConfig,
     pub(super) error_pages: Vec<ErrorPage>,
     pub(super) healthz: Option<String>,
     pub(super) metrics: Option<SocketAddr>,
@@ -64,6 +65,7 @@ impl Default for Config {
             slow_handler: TimeLimit(Some(Duration::from_millis(100))),
             cors: Vec::new(),
             headers: Vec::new(),
+            files: FileConfig::default(),
             error_pages: Vec::new(),
             healthz: None,
             metrics: None,
@@ -88,6 +90,47 @@ pub(crate) enum ProxyMode {
     Required,
     /// Connections from --proxy-from begin with a PROXY header, others come from clients.
     Mixed,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct FileConfig {
+    pub(super) index: Vec<String>,
+    pub(super) listing: Switch,
+    pub(super) dotfiles: Switch,
+    pub(super) links: LinkMode,
+    pub(super) spa: Option<String>,
+    pub(super) precompressed: Switch,
+    pub(super) cache_control: Option<String>,
+    pub(super) cache: Size,
+}
+
+impl Default for FileConfig {
+    fn default() -> Self {
+        Self {
+            index: vec!["index.html".into()],
+            listing: Switch::Off,
+            dotfiles: Switch::Off,
+            links: LinkMode::Inside,
+            spa: None,
+            precompressed: Switch::Off,
+            cache_control: None,
+            cache: Size(16 << 20),
+        }
+    }
+}
+
+/// Which symbolic links are followed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LinkMode {
+    /// Wherever they lead.
+    Anywhere,
+    /// Those that stay within the directory that is served.
+    #[default]
+    Inside,
+    /// None.
+    None,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]

@@ -6,18 +6,20 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use windlass::files::Links;
 use windlass::session::{OtherPeers, ProxyPolicy, ProxyProtocol, Service};
 use windlass_http::middleware::{
     BasicAuth, Cors, Filtered, FixedHeaders, Health, HealthState, Users,
 };
 use windlass_http::{
-    AccessLog, ErrorPages, HttpConfig, HttpLocal, HttpService, LogFormat, StaticFiles, Status,
-    UserNames,
+    AccessLog, Dotfiles, ErrorPages, FileCache, HttpConfig, HttpLocal, HttpService, Listing,
+    LogFormat, Precompressed, StaticFiles, Status, UserNames,
 };
 use windlass_tls::{TlsConfig, TlsReport, TlsService};
 
-use super::config::{AccessLogFormat, Config, ProxyMode};
+use super::config::{AccessLogFormat, Config, LinkMode, ProxyMode};
 use super::log_sink::SharedLog;
+use super::units::Switch;
 
 /// The files, behind all that looks at a request before.
 pub(super) type Site = Filtered<Filters, StaticFiles>;
@@ -122,10 +124,7 @@ impl<V: Served> Served for ProxyProtocol<V> {
 }
 
 fn site(config: &Config, around: &Surroundings) -> Result<Site, Box<dyn Error>> {
-    let files = StaticFiles::new(&config.dir).map_err(|error| {
-        let tried = format!("serve {}", config.dir.display());
-        explain(&error, &tried, "there is no such directory")
-    })?;
+    let files = static_files(config)?;
     let mut headers = FixedHeaders::default();
     for header in &config.headers {
         headers.add(&header.name, &header.value)?;
@@ -141,6 +140,46 @@ fn site(config: &Config, around: &Surroundings) -> Result<Site, Box<dyn Error>> 
         None => None,
     };
     Ok(Filtered::new((headers, health, cors, auth), files))
+}
+
+fn static_files(config: &Config) -> Result<StaticFiles, Box<dyn Error>> {
+    let files = StaticFiles::new(&config.dir).map_err(|error| {
+        let tried = format!("serve {}", config.dir.display());
+        explain(&error, &tried, "there is no such directory")
+    })?;
+    let chosen = &config.files;
+    let mut cache = FileCache::default();
+    cache.bytes_max = usize::try_from(chosen.cache.0).unwrap_or(usize::MAX);
+    if cache.bytes_max == 0 {
+        cache = FileCache::OFF;
+    }
+    let mut files = files
+        .links(match chosen.links {
+            LinkMode::Anywhere => Links::Anywhere,
+            LinkMode::Inside => Links::WithinRoot,
+            LinkMode::None => Links::Refuse,
+        })
+        .listing(match chosen.listing {
+            Switch::On => Listing::On,
+            Switch::Off => Listing::Off,
+        })
+        .dotfiles(match chosen.dotfiles {
+            Switch::On => Dotfiles::Serve,
+            Switch::Off => Dotfiles::Hide,
+        })
+        .precompressed(match chosen.precompressed {
+            Switch::On => Precompressed::Siblings,
+            Switch::Off => Precompressed::Off,
+        })
+        .cache(cache)
+        .index(&chosen.index)?;
+    if let Some(page) = &chosen.spa {
+        files = files.spa(page)?;
+    }
+    if let Some(value) = &chosen.cache_control {
+        files = files.cache_control(value)?;
+    }
+    Ok(files)
 }
 
 fn http_config(config: &Config, around: &Surroundings) -> Result<HttpConfig, Box<dyn Error>> {

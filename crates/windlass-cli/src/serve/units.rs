@@ -23,6 +23,14 @@ pub(crate) struct TimeLimit(pub(crate) Option<Duration>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
 
+/// On or off: `on` and `off` in flags, `true` and `false` in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Switch {
+    #[default]
+    Off,
+    On,
+}
+
 /// How many loops serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loops {
@@ -120,6 +128,27 @@ impl fmt::Display for Size {
             }
         }
         write!(f, "{}", self.0)
+    }
+}
+
+impl FromStr for Switch {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "off" | "false" => Ok(Self::Off),
+            "on" | "true" => Ok(Self::On),
+            _ => Err(format!("{text:?} is neither on nor off")),
+        }
+    }
+}
+
+impl fmt::Display for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "false",
+            Self::On => "true",
+        })
     }
 }
 
@@ -223,6 +252,10 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Written<T> {
         text.parse().map_err(E::custom)
     }
 
+    fn visit_bool<E: Error>(self, value: bool) -> Result<T, E> {
+        self.visit_str(if value { "true" } else { "false" })
+    }
+
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
         self.visit_str(&number.to_string())
     }
@@ -239,7 +272,7 @@ macro_rules! read_as_text {
 }
 
 read_as_text!(
-    Span, TimeLimit, Size, Loops, FileMode, HeaderLine, ErrorPage
+    Span, TimeLimit, Size, Switch, Loops, FileMode, HeaderLine, ErrorPage
 );
 
 #[cfg(test)]
@@ -285,6 +318,7 @@ mod tests {
             ],
             &["", "-1", "1x", "KiB"],
         );
+        check::<Switch>(&[("on", "true"), ("false", "false")], &["", "yes"]);
         check::<Loops>(
             &[("auto", "auto"), ("8", "8")],
             &["0", "-1", "many", "1025"],

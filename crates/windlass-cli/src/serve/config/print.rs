@@ -59,6 +59,23 @@ pub(crate) fn to_toml(config: &Config) -> String {
         "127.0.0.1:9100",
     );
 
+    page.section("files");
+    let files = &config.files;
+    page.list("index", "index", &files.index, &"index.html");
+    page.set("listing", "listing", files.listing);
+    page.set("dotfiles", "dotfiles", files.dotfiles);
+    page.set("links", "links", variant(files.links));
+    page.option("spa", "spa", files.spa.as_ref().map(quote), "index.html");
+    page.set("precompressed", "precompressed", files.precompressed);
+    let cache_control = files.cache_control.as_ref().map(quote);
+    page.option(
+        "cache_control",
+        "cache_control",
+        cache_control,
+        "max-age=3600",
+    );
+    page.set("cache", "file_cache", quote(files.cache));
+
     page.section("tls");
     let paths = |path: &Option<_>| path.as_deref().map(self::path);
     page.option("cert", "tls_cert", paths(&config.tls.cert), "cert.pem");

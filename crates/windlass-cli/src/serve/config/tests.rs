@@ -49,6 +49,8 @@ fn defaults_are_those_of_the_libraries() {
         config.timeouts.body_rate.get(),
         http.timeouts.body_bytes_per_second
     );
+    let cache = windlass_http::FileCache::default();
+    assert_eq!(config.files.cache.0, cache.bytes_max as u64);
     let limits = windlass::models::Limits::default();
     assert_eq!(config.limits.connections.get(), limits.connections_max);
     assert_eq!(config.timeouts.write.0, limits.write_stall_timeout);
@@ -65,6 +67,14 @@ const ALL: &[&str] = &[
     "--unix-mode=600",
     "--proxy-protocol=required",
     "--proxy-from=10.0.0.0/8",
+    "--index=home.html",
+    "--listing",
+    "--dotfiles=on",
+    "--links=none",
+    "--spa",
+    "--precompressed",
+    "--cache-control=no-cache",
+    "--file-cache=0",
     "--tls-cert=c",
     "--tls-key=k",
     "--loops=auto",
