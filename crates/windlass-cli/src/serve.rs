@@ -111,7 +111,7 @@ fn serve<V: Served>(
         Some(listener) => Some(Metrics::start(listener, loops.clone(), around.log.clone())?),
         None => None,
     };
-    announce(&config, &server, metrics.as_ref());
+    let announcement = announcement(&config, &server, metrics.as_ref());
     let control = ControlThread::start(Control {
         arguments: Arc::new(arguments.clone()),
         config,
@@ -122,6 +122,10 @@ fn serve<V: Served>(
         phase: Phase::Serving,
         restart: None,
     })?;
+    // Only now: whoever reads it may send signals.
+    for line in announcement {
+        say(format_args!("{line}"));
+    }
     if restart::tell_predecessor()? == Predecessor::None {
         tell_manager("READY=1");
     }
@@ -207,8 +211,13 @@ fn bind<V: Served>(
     Ok((server, files))
 }
 
-/// Says what is served where.
-fn announce<V: Served>(config: &Config, server: &MultiLoop<V>, metrics: Option<&Metrics>) {
+/// What is served where.
+fn announcement<V: Served>(
+    config: &Config,
+    server: &MultiLoop<V>,
+    metrics: Option<&Metrics>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
     let dir = config.dir.display();
     let scheme = if config.tls.cert.is_some() {
         "https"
@@ -219,14 +228,15 @@ fn announce<V: Served>(config: &Config, server: &MultiLoop<V>, metrics: Option<&
     addrs.sort_unstable();
     addrs.dedup();
     for addr in addrs {
-        say(format_args!("serving {dir} at {scheme}://{addr}/"));
+        lines.push(format!("serving {dir} at {scheme}://{addr}/"));
     }
     for path in &config.unix {
-        say(format_args!("serving {dir} at unix:{}", path.display()));
+        lines.push(format!("serving {dir} at unix:{}", path.display()));
     }
     if let Some(addr) = metrics.and_then(Metrics::addr) {
-        say(format_args!("metrics are at http://{addr}/metrics"));
+        lines.push(format!("metrics are at http://{addr}/metrics"));
     }
+    lines
 }
 
 /// Ends what is beside the loops, and reports.

@@ -23,6 +23,7 @@ mod streaming;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
+use std::time::Duration;
 
 use windlass::Instant;
 use windlass::session::{
@@ -227,6 +228,9 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
+/// How long a stop waits for the first request of a connection.
+const FRESH_GRACE: Duration = Duration::from_millis(500);
+
 impl<H: Handler> Session for HttpSession<H> {
     type Local = HttpLocal<H>;
 
@@ -336,6 +340,12 @@ impl<H: Handler> Session for HttpSession<H> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
         match &self.phase {
+            // Accepted a moment ago: the client's first request may be on its way, and a client
+            // need not expect that to fail (RFC 9112 section 9.3.1 is about later ones).
+            Phase::Head if self.waits_for == WaitsFor::FirstHead => {
+                self.deadline = self.deadline.min(cx.now.monotonic + FRESH_GRACE);
+                Next::Read
+            }
             Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
             Phase::Stream(_) => {
                 cx.local.see(cx.now);

@@ -140,9 +140,9 @@ impl<V: Served> Control<V> {
                 self.begin_stop();
             }
             Phase::Serving => {
-                say(format_args!("{info}, stopping in {delay}"));
                 self.phase = Phase::Delaying;
                 self.around.health.set_stopping();
+                say(format_args!("{info}, stopping in {delay}"));
                 let begun = cx.after(delay.0, |control: &mut Self, _| {
                     if control.phase == Phase::Delaying {
                         say(format_args!("stopping"));

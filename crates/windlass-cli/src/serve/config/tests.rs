@@ -138,7 +138,7 @@ fn errors_name_line_key_and_what_would_be_right() {
         ("\n[limits]\nhead = \"12 cubits\"\n", 3, &["head", "16KiB"]),
         ("[timeouts]\nidle = \"soon\"\n", 2, &["idle", "30s", "off"]),
         ("loops = 0\n", 1, &["loops", "auto"]),
-        ("loops = true\n", 1, &["loops", "text or a number"]),
+        ("loops = true\n", 1, &["loops", "auto"]),
         ("listen = [\"localhost\"]\n", 1, &["listen", "address"]),
         ("headers = [\"X\"]\n", 1, &["headers", "Name: value"]),
         (
