@@ -14,7 +14,7 @@ use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, T
 #[derive(Args, Clone, Debug, Default)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct ServeArguments {
-    /// The directory to serve.
+    /// The directory to serve, if not the working directory.
     pub(super) dir: Option<PathBuf>,
 
     /// Read the configuration from this TOML file; flags win over it.
@@ -39,12 +39,13 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "PATH", help_heading = "Sockets")]
     pub(super) unix: Vec<PathBuf>,
 
-    /// The permission bits of Unix sockets.
+    /// The permission bits of Unix sockets. Default: 0660.
     #[arg(long, value_name = "OCTAL", help_heading = "Sockets")]
     pub(super) unix_mode: Option<FileMode>,
 
     /// Whether connections begin with a PROXY header (version 1 or 2), by which a load balancer
-    /// tells the client's address. Whoever can connect can claim any: see --proxy-from.
+    /// tells the client's address. Whoever can connect can claim any: see --proxy-from. Default:
+    /// off.
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Sockets")]
     pub(super) proxy_protocol: Option<ProxyMode>,
 
@@ -62,20 +63,21 @@ pub(crate) struct ServeArguments {
     pub(super) tls_key: Option<PathBuf>,
 
     /// How many event loops serve, each on a thread of its own with listening sockets of its own
-    /// (SO_REUSEPORT); auto is one per core.
+    /// (SO_REUSEPORT); auto is one per core. Default: 1.
     #[arg(long, value_name = "N", help_heading = "Threads")]
     pub(super) loops: Option<Loops>,
 
-    /// A handler that holds up its loop for longer is reported at the end and counted.
+    /// A handler that holds up its loop for longer is reported at the end and counted. Default:
+    /// 100ms.
     #[arg(long, value_name = "TIME", help_heading = "Threads")]
     pub(super) slow_handler: Option<TimeLimit>,
 
     /// What is sent for a directory: the first of these files that is there. May be given several
-    /// times.
+    /// times. Default: index.html.
     #[arg(long, value_name = "NAME", help_heading = "Content")]
     pub(super) index: Vec<String>,
 
-    /// List directories that have no index file, as pages or as JSON.
+    /// List directories that have no index file, as pages or as JSON. Default: off.
     #[arg(
         long,
         value_name = "on|off",
@@ -86,7 +88,7 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) listing: Option<Switch>,
 
-    /// Serve names that begin with a dot, too.
+    /// Serve names that begin with a dot, too. Default: off.
     #[arg(
         long,
         value_name = "on|off",
@@ -97,7 +99,7 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) dotfiles: Option<Switch>,
 
-    /// Which symbolic links are followed.
+    /// Which symbolic links are followed. Default: inside.
     #[arg(long, value_name = "WHICH", value_enum, help_heading = "Content")]
     pub(super) links: Option<LinkMode>,
 
@@ -113,7 +115,7 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) spa: Option<String>,
 
-    /// Send NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take it.
+    /// Send NAME.br, NAME.zst or NAME.gz in place of NAME to clients that take it. Default: off.
     #[arg(
         long,
         value_name = "on|off",
@@ -129,6 +131,7 @@ pub(crate) struct ServeArguments {
     pub(super) cache_control: Option<String>,
 
     /// How much memory each loop may use for small files; 0 opens each file for each request.
+    /// Default: 16MiB.
     #[arg(long, value_name = "SIZE", help_heading = "Content")]
     pub(super) file_cache: Option<Size>,
 
@@ -136,7 +139,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "FILE", help_heading = "Content")]
     pub(super) basic_auth: Option<PathBuf>,
 
-    /// What browsers show beside the question for the password.
+    /// What browsers show beside the question for the password. Default: windlass.
     #[arg(long, value_name = "TEXT", help_heading = "Content")]
     pub(super) basic_auth_realm: Option<String>,
 
@@ -165,7 +168,7 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) healthz: Option<String>,
 
-    /// How each request is logged.
+    /// How each request is logged. Default: common.
     #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Watching")]
     pub(super) access_log: Option<AccessLogFormat>,
 
@@ -179,61 +182,65 @@ pub(crate) struct ServeArguments {
     pub(super) metrics: Option<SocketAddr>,
 
     /// How long a graceful stop goes on serving all the same while the health check already fails,
-    /// so that load balancers turn away.
+    /// so that load balancers turn away. Default: 0s.
     #[arg(long, value_name = "TIME", help_heading = "Stopping")]
     pub(super) stop_delay: Option<Span>,
 
-    /// How long a graceful stop waits for connections before it cuts them.
+    /// How long a graceful stop waits for connections before it cuts them. Default: 10s.
     #[arg(long, value_name = "TIME", help_heading = "Stopping")]
     pub(super) stop_deadline: Option<Span>,
 
-    /// How long a restart waits for the new program to be ready before it is given up.
+    /// How long a restart waits for the new program to be ready before it is given up. Default:
+    /// 30s.
     #[arg(long, value_name = "TIME", help_heading = "Stopping")]
     pub(super) restart_deadline: Option<Span>,
 
-    /// The most connections at once; fewer if the limit of descriptors leaves too
-    /// little for files.
+    /// The most connections at once; fewer if the limit of descriptors leaves too little for files.
+    /// Default: 65536.
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub(super) connections_max: Option<NonZeroUsize>,
 
-    /// The longest request head: request line and header lines.
+    /// The longest request head: request line and header lines. Default: 16KiB.
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) head_max: Option<Size>,
 
-    /// The most header lines of a request, up to 128.
+    /// The most header lines of a request, up to 128. Default: 100.
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub(super) header_lines_max: Option<NonZeroUsize>,
 
-    /// The longest request target.
+    /// The longest request target. Default: 8KiB.
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) target_max: Option<Size>,
 
-    /// How much of a body that nobody wants is read and dropped to keep the connection.
+    /// How much of a body that nobody wants is read and dropped to keep the connection. Default:
+    /// 1MiB.
     #[arg(long, value_name = "SIZE", help_heading = "Limits")]
     pub(super) drain_max: Option<Size>,
 
-    /// How long a client may take for a request head.
+    /// How long a client may take for a request head. Default: 30s.
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) header_timeout: Option<TimeLimit>,
 
-    /// How long a connection may be idle between two requests.
+    /// How long a connection may be idle between two requests. Default: 1m 15s.
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) idle_timeout: Option<TimeLimit>,
 
     /// How long a client may take for a body, beside a second more for each --body-rate bytes.
+    /// Default: 1m.
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) body_timeout: Option<TimeLimit>,
 
-    /// The rate in bytes per second below which a body runs into its time-out in the end.
+    /// The rate in bytes per second below which a body runs into its time-out in the end. Default:
+    /// 4096.
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     pub(super) body_rate: Option<NonZeroU32>,
 
-    /// How long a client may take nothing of an answer.
+    /// How long a client may take nothing of an answer. Default: 30s.
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) write_timeout: Option<TimeLimit>,
 
     /// How long what a client still sends is read after the last answer, before the connection is
-    /// closed.
+    /// closed. Default: 5s.
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(super) linger_timeout: Option<Span>,
 }

@@ -58,6 +58,27 @@ fn defaults_are_those_of_the_libraries() {
     assert_eq!(config.stop.deadline.0, limits.stop_deadline);
 }
 
+#[test]
+fn the_help_names_each_default() {
+    let printed = to_toml(&Config::default());
+    let mut comment = String::new();
+    for line in printed.lines() {
+        if let Some(text) = line.strip_prefix("# ") {
+            comment = format!("{comment} {text}");
+            continue;
+        }
+        if let Some((key, value)) = line.split_once(" = ") {
+            let value = value.trim_matches(['"', '[', ']']);
+            let value = if value == "false" { "off" } else { value };
+            assert!(
+                comment.contains(&format!("Default: {value}.")),
+                "{key}: {comment}"
+            );
+        }
+        comment.clear();
+    }
+}
+
 /// A flag for each key, none of them the default.
 const ALL: &[&str] = &[
     "/srv",
