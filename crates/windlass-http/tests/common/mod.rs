@@ -79,6 +79,8 @@ impl<S: Service> Connection<S> {
     /// Gives `bytes` to the session.
     pub fn feed(&mut self, bytes: &[u8]) -> &mut Self {
         if !self.closed {
+            // Another turn.
+            self.now.monotonic = self.now.monotonic + Duration::from_nanos(1);
             self.pending.extend_from_slice(bytes);
             self.run();
         }
