@@ -41,12 +41,15 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+mod channel;
 mod config;
 mod date;
 mod error_pages;
+mod events;
 mod fixed;
 mod handler;
 mod head;
+mod mailbox;
 mod method;
 mod refusal;
 mod request;
@@ -56,16 +59,24 @@ mod service;
 mod session;
 mod static_files;
 mod status;
+mod sync;
 mod syntax;
 mod trailers;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 pub use self::access_log::{AccessLog, LogFormat};
 pub use self::body_sink::{BodySink, Notify};
 pub use self::body_source::{BodySource, BodyWriter, Produced};
+pub use self::channel::{BodySender, ChannelBody, SendError, body_channel};
 pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
+pub use self::events::{
+    Broadcast, EncodedEvent, Event, EventError, EventSendError, EventSender, EventsConfig, Lag,
+};
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
+pub use self::mailbox::TrySendError;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
