@@ -16,7 +16,7 @@ use windlass::session::{Job, Output, Session};
 
 use crate::body::Framing;
 use crate::body_sink::{BodySink, Collected, Taker, WithAnswer};
-use crate::body_source::{BodySource, StreamFraming};
+use crate::body_source::{BodySource, BodyWriter, Produced, StreamFraming};
 use crate::config::HttpConfig;
 use crate::date::DATE_BYTES;
 use crate::fixed::FixedResponse;
@@ -467,7 +467,13 @@ impl ResponseHead<'_> {
         };
         scratch.extend_from_slice(framer.persistence.line());
         scratch.extend_from_slice(b"\r\n");
-        if framer.head_only {
+        if framer.head_only && framing == StreamFraming::Close {
+            // There is no body, but the connection ends as was said.
+            self.begin_stream(
+                Box::new(|_: &mut BodyWriter<'_, '_>| Produced::End),
+                framing,
+            );
+        } else if framer.head_only {
             self.responder.output.push(self.responder.scratch);
             self.responder.outcome.kind = Kind::Answered {
                 status: self.status,

@@ -3,16 +3,16 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use common::Connection;
-use windlass::models::{ServerReport, SingleLoop, StopHandle};
+use common::server::Server;
 use windlass_http::{
     BodySender, HttpConfig, HttpService, Request, Responder, Status, TrySendError, body_channel,
 };
@@ -183,34 +183,6 @@ fn a_channel_is_full_until_the_connection_takes_from_it() {
         .expect("room");
 }
 
-/// A server on a loop of its own.
-struct Server<S: windlass::session::Service> {
-    address: SocketAddr,
-    stop: StopHandle<S>,
-    thread: JoinHandle<ServerReport>,
-}
-
-fn serve<S: windlass::session::Service>(service: S) -> Server<S> {
-    let (ready, started) = mpsc::channel();
-    let thread = thread::spawn(move || {
-        let mut server = SingleLoop::builder(Arc::new(service))
-            .listen(([127, 0, 0, 1], 0).into())
-            .build()
-            .expect("build");
-        let address = server.local_addrs()[0];
-        ready
-            .send((address, server.stop_handle()))
-            .expect("listening");
-        server.run().expect("run")
-    });
-    let (address, stop) = started.recv().expect("a server");
-    Server {
-        address,
-        stop,
-        thread,
-    }
-}
-
 /// Sends without end, as far as there is room; counts what it sent. Ends when the client is gone.
 fn produce(sender: &BodySender, produced: &AtomicU64, quiet: &mpsc::Sender<()>) {
     let piece = Bytes::from(vec![b'x'; 10_000]);
@@ -244,7 +216,7 @@ fn pf37_slow_readers_hold_up_their_producers_in_bounded_memory_until_they_read_o
     /// The channel, the connection's output, and what the kernel buffers at both ends.
     const HELD_BYTES_MAX: u64 = 16 * 1024 * 1024;
     let (service, made) = service(64 * 1024);
-    let server = serve(service);
+    let server = Server::start(service);
     let produced = Arc::new(AtomicU64::new(0));
     let (quiet, quieted) = mpsc::channel();
     let mut clients = Vec::new();
@@ -272,15 +244,14 @@ fn pf37_slow_readers_hold_up_their_producers_in_bounded_memory_until_they_read_o
     for producer in producers {
         producer.join().expect("it ends when its client is gone");
     }
-    server.stop.stop().expect("it runs");
-    server.thread.join().expect("no panic");
+    server.stop();
 }
 
 #[test]
 fn blocked_producers_in_many_threads_lose_no_wake_up() {
     const PIECES: usize = 20_000;
     let (service, made) = service(64);
-    let server = serve(service);
+    let server = Server::start(service);
     let mut client = TcpStream::connect(server.address).expect("connect");
     client.write_all(HTTP_1_0.as_bytes()).expect("write");
     let sender = Arc::new(made.recv().expect("a sender"));
@@ -309,6 +280,5 @@ fn blocked_producers_in_many_threads_lose_no_wake_up() {
         .expect("a head")
         + 4;
     assert_eq!(answer.len() - body, 2 * PIECES * b"a piece".len());
-    server.stop.stop().expect("it runs");
-    server.thread.join().expect("no panic");
+    server.stop();
 }

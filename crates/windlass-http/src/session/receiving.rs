@@ -22,7 +22,10 @@ pub(super) struct Receiving {
     decoder: BodyDecoder,
     /// Has the taker.
     late: Late,
+    /// Later by as long as the sink was not ready.
     started: Instant,
+    /// Since when the sink is not ready.
+    paused_at: Option<Instant>,
     received_bytes: u64,
 }
 
@@ -47,12 +50,18 @@ impl Receiving {
             decoder: BodyDecoder::new(framing, overhead_bytes_max).keeping_trailers(),
             late,
             started: cx.now.monotonic,
+            paused_at: None,
             received_bytes: 0,
         }
     }
 
     /// Gives the sink what it takes of `input`; answers how much that was.
-    pub(super) fn pump(&mut self, wakeups: &mut Wakeups<'_>, input: &[u8]) -> (usize, Pumped) {
+    pub(super) fn pump(
+        &mut self,
+        wakeups: &mut Wakeups<'_>,
+        now: Instant,
+        input: &[u8],
+    ) -> (usize, Pumped) {
         const NO_TAKER: Refusal = Refusal::bad("nobody takes the body");
         const BAD: Refusal = Refusal::bad("the body is malformed");
         const TOO_LARGE: Refusal = Refusal::new(
@@ -66,7 +75,11 @@ impl Receiving {
         let mut consumed = 0;
         loop {
             if !sink.is_ready(&mut Notify(wakeups)) {
+                self.paused_at.get_or_insert(now);
                 return (consumed, Pumped::NotReady);
+            }
+            if let Some(paused_at) = self.paused_at.take() {
+                self.started = self.started + now.saturating_since(paused_at);
             }
             let Ok(decoded) = self.decoder.decode(&input[consumed..]) else {
                 return (consumed, Pumped::Malformed(BAD));
@@ -90,8 +103,12 @@ impl Receiving {
         }
     }
 
-    /// Until when more must have come.
+    /// Until when more must have come. Never while the sink is not ready: it is the sink that is
+    /// slow then, not the client.
     pub(super) fn deadline(&self, timeouts: &Timeouts) -> Instant {
+        if self.paused_at.is_some() {
+            return Instant::FAR;
+        }
         body_deadline(self.started, self.received_bytes, timeouts)
     }
 
@@ -108,6 +125,7 @@ impl Receiving {
     pub(super) fn break_off(mut self) -> Late {
         self.late.taker = None;
         self.late.framer.persistence = Persistence::Close;
+        self.late.framer.persistence_if_read = Persistence::Close;
         self.late
     }
 
@@ -130,7 +148,7 @@ impl<H: Handler> HttpSession<H> {
         let Phase::Receive(receiving) = &mut self.phase else {
             return Step::NeedsInput;
         };
-        let (consumed, pumped) = receiving.pump(&mut cx.wakeups, input);
+        let (consumed, pumped) = receiving.pump(&mut cx.wakeups, cx.now.monotonic, input);
         match pumped {
             Pumped::Done(trailers) => match self.finish_body(cx, &trailers) {
                 Step::Consumed(_) => Step::Consumed(consumed),
@@ -148,7 +166,6 @@ impl<H: Handler> HttpSession<H> {
                 Step::NeedsInput
             }
             Pumped::NotReady => {
-                // It is the sink that is slow, not the client.
                 self.deadline = Instant::FAR;
                 Step::Wait
             }
@@ -186,12 +203,13 @@ impl<H: Handler> HttpSession<H> {
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         response: Response,
     ) -> Step {
-        if let Phase::Receive(receiving) = std::mem::replace(&mut self.phase, Phase::Over)
-            && receiving.answers()
-        {
-            self.close_with(cx, receiving.late(), response);
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            // The answer may be a stream, which is still to be made.
+            Phase::Receive(receiving) if receiving.answers() => {
+                self.respond_late(cx, receiving.break_off(), response)
+            }
+            _ => Step::Over,
         }
-        Step::Over
     }
 
     /// The body did not come in time.
