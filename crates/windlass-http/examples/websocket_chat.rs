@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass::Disposition::Keep;
 use windlass::event_loop::Signal;
@@ -27,56 +28,39 @@ say.onchange = () => { socket.send(say.value); say.value = ''; };
 /// Who is there, by a number.
 type Room = Arc<Mutex<HashMap<u64, SocketSender>>>;
 
-struct Guest {
-    room: Room,
-    number: u64,
+fn enter(room: &Room) -> MutexGuard<'_, HashMap<u64, SocketSender>> {
+    room.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+struct Guest(Room, u64);
 
 impl SocketHandler for Guest {
     fn on_open(&mut self, socket: &mut SocketContext<'_>) {
-        let mut guests = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        self.number = (1..)
-            .find(|number| !guests.contains_key(number))
-            .unwrap_or_default();
-        guests.insert(self.number, socket.sender());
+        enter(&self.0).insert(self.1, socket.sender());
     }
 
-    fn on_message(&mut self, _: &mut SocketContext<'_>, message: Message) {
-        let Message::Text(text) = message else { return };
-        let said = Message::from(format!("{}: {text}", self.number));
-        for guest in self
-            .room
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-        {
+    fn on_message(&mut self, _: &mut SocketContext<'_>, said: Message) {
+        for guest in enter(&self.0).values() {
             // A guest whose queue is full misses it; one that is gone is removed by itself.
             let _ = guest.try_send(said.clone());
         }
     }
 
     fn on_close(&mut self, _: &Closed) {
-        self.room
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.number);
+        enter(&self.0).remove(&self.1);
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (room, config) = (Room::default(), WebSocketConfig::default());
+    let guests = AtomicU64::new(0);
     let handler = move |request: &Request<'_>, response: Responder<'_>| {
         if request.path() == "/chat" {
-            let guest = Guest {
-                room: Arc::clone(&room),
-                number: 0,
-            };
+            let guest = Guest(Arc::clone(&room), guests.fetch_add(1, Ordering::Relaxed));
             return websocket::accept(request, response, &config, guest);
         }
-        Ok(response
-            .start(Status::OK)
-            .header("Content-Type", "text/html")?
-            .body(PAGE))
+        let head = response.start(Status::OK);
+        Ok(head.header("Content-Type", "text/html")?.body(PAGE))
     };
     let service = HttpService::new(handler, HttpConfig::default());
     let address = std::env::args().nth(1);

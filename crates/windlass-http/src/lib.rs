@@ -32,8 +32,9 @@
 //! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
 //! want is parsed and dropped up to a limit, so that the next request is never built from its
 //! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
-//! pool returns, or streams ([`ResponseHead::stream`]); after [`ResponseHead::upgrade`] the
-//! connection speaks another protocol.
+//! pool returns, or streams ([`ResponseHead::stream`]), which other threads may feed
+//! ([`body_channel`], [`ResponseHead::events`]); after [`Responder::upgrade`] the connection speaks
+//! another protocol, such as that of the module `websocket`.
 
 #![forbid(unsafe_code)]
 
@@ -49,6 +50,7 @@ mod events;
 mod fixed;
 mod handler;
 mod head;
+mod known_heads;
 mod mailbox;
 mod method;
 mod refusal;

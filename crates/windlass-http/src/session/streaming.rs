@@ -143,6 +143,9 @@ impl<H: Handler> HttpSession<H> {
         }
         loop {
             if cx.output.is_full() {
+                if let Some(upload) = &mut streaming.upload {
+                    upload.pause(cx.now.monotonic);
+                }
                 self.deadline = Instant::FAR;
                 return Step::Flush;
             }

@@ -62,8 +62,9 @@ impl SocketSender {
     }
 
     /// Sets what is called when there is room again after a [`TrySendError::Full`], and when the
-    /// socket is closed: one callback for all clones. It is called in the connection's thread, so
-    /// it must be short: post to a loop, use a notifier.
+    /// socket is closed: one callback for all clones. It is called in the connection's thread, also
+    /// out of [`SocketContext::close`](super::SocketContext::close), so it must be short and take no
+    /// lock that a handler holds: post to a loop, use a notifier.
     pub fn on_change(&self, callback: impl Fn() + Send + Sync + 'static) {
         self.0.on_change(Arc::new(callback));
     }
