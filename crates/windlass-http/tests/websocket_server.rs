@@ -156,6 +156,8 @@ fn sockets_of_one_loop_send_to_each_other_and_are_told_of_the_stop() {
         assert_eq!(close.code, Code::Away);
         while client.read().is_ok() {}
     }
+    // The server waits for them to close too.
+    drop(clients);
     assert_eq!(server.join().cut, 0);
 }
 
@@ -176,6 +178,7 @@ fn pf37_a_handler_that_sends_on_its_own_pauses_and_gets_all_through() {
     assert_eq!(text(&mut client), "still there");
     server.begin_stop();
     while client.read().is_ok() {}
+    drop(client);
     server.join();
 }
 
