@@ -43,7 +43,7 @@ pub struct Responder<'a> {
 
 /// An answer whose head is begun.
 pub struct ResponseHead<'a> {
-    responder: Responder<'a>,
+    pub(crate) responder: Responder<'a>,
     status: Status,
 }
 

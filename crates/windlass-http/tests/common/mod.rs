@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod server;
+
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
