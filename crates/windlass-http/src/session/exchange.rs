@@ -108,6 +108,7 @@ impl<H: Handler> HttpSession<H> {
             headers,
             peer: self.peer,
             now: cx.now,
+            route: None,
         };
         let HttpLocal {
             shared,
