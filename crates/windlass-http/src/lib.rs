@@ -41,13 +41,21 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+#[cfg(feature = "compression")]
+mod compression;
 mod config;
+#[cfg(feature = "compression")]
+#[allow(dead_code, reason = "static files use the rest")]
+mod content_coding;
 mod date;
 mod error_pages;
 mod fixed;
 mod handler;
 mod head;
 mod method;
+#[cfg(feature = "compression")]
+#[allow(dead_code, reason = "static files use the rest")]
+mod negotiation;
 mod refusal;
 mod request;
 mod responder;
@@ -63,6 +71,8 @@ mod trailers;
 pub use self::access_log::{AccessLog, LogFormat};
 pub use self::body_sink::{BodySink, Notify};
 pub use self::body_source::{BodySource, BodyWriter, Produced};
+#[cfg(feature = "compression")]
+pub use self::compression::Compression;
 pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
 pub use self::fixed::FixedResponse;

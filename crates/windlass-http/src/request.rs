@@ -66,7 +66,7 @@ pub(crate) struct Route<'a> {
     /// Names and decoded values.
     pub(crate) params: &'a [(&'a str, &'a str)],
     /// What the router around this one found.
-    pub(crate) outer: Option<&'a Route<'a>>,
+    pub(crate) outer: Option<&'a Self>,
 }
 
 impl<'a> Request<'a> {
@@ -115,11 +115,8 @@ impl<'a> Request<'a> {
         'a: 'b,
     {
         Request {
-            head: self.head,
-            headers: self.headers,
-            peer: self.peer,
-            now: self.now,
             route: Some(route),
+            ..*self
         }
     }
 

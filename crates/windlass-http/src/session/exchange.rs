@@ -9,7 +9,9 @@ use super::late::Late;
 use super::{HttpSession, Phase, Step, WaitsFor};
 use crate::access_log::LoggedRequest;
 use crate::body::Framing;
-use crate::config::Limits;
+use crate::config::{HttpConfig, Limits};
+#[cfg(feature = "compression")]
+use crate::content_coding::Coding;
 use crate::handler::Handler;
 use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
 use crate::method::{Method, Methods};
@@ -102,7 +104,6 @@ impl<H: Handler> HttpSession<H> {
         headers: &[httparse::Header<'_>],
         head_len: usize,
     ) -> Step {
-        let framer = self.framer(head, &cx.local.shared.config.limits);
         let request = Request {
             head,
             headers,
@@ -110,6 +111,7 @@ impl<H: Handler> HttpSession<H> {
             now: cx.now,
             route: None,
         };
+        let framer = self.framer(&request, &cx.local.shared.config);
         let HttpLocal {
             shared,
             scratch,
@@ -173,7 +175,7 @@ impl<H: Handler> HttpSession<H> {
         head_len: usize,
     ) -> Step {
         let late = Late {
-            framer: self.framer(request.head, &cx.local.shared.config.limits),
+            framer: self.framer(request, &cx.local.shared.config),
             kept: cx.local.keep_for_log(logged_request(request)),
             extra: std::mem::take(&mut cx.local.extra),
             taker: None,
@@ -188,8 +190,10 @@ impl<H: Handler> HttpSession<H> {
 
     /// How the answer is framed, and whether it is the last.
     #[inline]
-    fn framer(&self, head: &Head<'_>, limits: &Limits) -> Framer {
-        let too_long = matches!(head.framing, Framing::Length(len) if len > limits.drain_bytes);
+    fn framer(&self, request: &Request<'_>, config: &HttpConfig) -> Framer {
+        let head = request.head;
+        let drain_bytes = config.limits.drain_bytes;
+        let too_long = matches!(head.framing, Framing::Length(len) if len > drain_bytes);
         let last_if_read = !head.persistent || self.stopping;
         // A client that waits for 100 Continue and gets a final answer may leave out the body, so
         // what comes next could be either (RFC 9110 section 10.1.1).
@@ -207,6 +211,11 @@ impl<H: Handler> HttpSession<H> {
             framing: head.framing,
             expects_continue: head.expects_continue,
             upgrades: head.upgrades,
+            #[cfg(feature = "compression")]
+            coding: config
+                .compression
+                .as_ref()
+                .map_or(Coding::Identity, |compression| compression.choose(request)),
         }
     }
 
@@ -225,6 +234,8 @@ impl<H: Handler> HttpSession<H> {
             framing: Framing::Length(0),
             expects_continue: false,
             upgrades: false,
+            #[cfg(feature = "compression")]
+            coding: Coding::Identity,
         };
         let response = Response::text(refusal.status, refusal.why);
         self.respond(cx, framer, Logged::Now(LoggedRequest::default()), response);
