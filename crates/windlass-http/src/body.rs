@@ -4,7 +4,7 @@
 //! 64-bit and checked; nothing is allocated but for trailers that are kept. Trailer fields are
 //! checked, and dropped or kept apart, never merged into the headers (RFC 9110 section 6.5.1).
 
-use crate::syntax::{is_token, is_value_bytes};
+use crate::syntax::{is_token, is_token_byte, is_value_bytes};
 use crate::trailers::Trailers;
 
 /// How a body is framed.
@@ -57,6 +57,7 @@ enum State {
         value: u64,
     },
     ChunkExtension {
+        part: Extension,
         value: u64,
     },
     ChunkSizeLf {
@@ -70,6 +71,43 @@ enum State {
         scanned: usize,
     },
     Done,
+}
+
+/// Where in `*( ";" chunk-ext-name [ "=" chunk-ext-val ] )` the decoder is (RFC 9112 section 7.1.1).
+/// Blanks between the parts are "bad whitespace", which nobody sends in good faith.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// Behind the semicolon.
+    NameStart,
+    Name,
+    /// Behind the equals sign.
+    ValueStart,
+    Token,
+    Quoted,
+    /// Behind a backslash.
+    QuotedPair,
+    QuotedEnd,
+}
+
+impl Extension {
+    /// Whether the chunk line may end here, or another extension begin.
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Token | Self::QuotedEnd)
+    }
+
+    fn next(self, byte: u8) -> Result<Self, BadBody> {
+        Ok(match (self, byte) {
+            (_, b';') if self.may_end() => Self::NameStart,
+            (Self::NameStart | Self::Name, _) if is_token_byte(byte) => Self::Name,
+            (Self::Name, b'=') => Self::ValueStart,
+            (Self::ValueStart | Self::Token, _) if is_token_byte(byte) => Self::Token,
+            (Self::ValueStart, b'"') => Self::Quoted,
+            (Self::Quoted, b'"') => Self::QuotedEnd,
+            (Self::Quoted, b'\\') => Self::QuotedPair,
+            (Self::Quoted | Self::QuotedPair, _) if is_value_bytes(&[byte]) => Self::Quoted,
+            _ => return Err(BadBody),
+        })
+    }
 }
 
 const CHUNK_START: State = State::ChunkSize {
@@ -175,14 +213,18 @@ impl BodyDecoder {
                 }
             }
             (State::ChunkSize { digits: 0, .. }, _) => return Err(BadBody),
-            (State::ChunkSize { value, .. } | State::ChunkExtension { value }, b'\r') => {
+            (State::ChunkSize { value, .. }, b'\r') => State::ChunkSizeLf { value },
+            (State::ChunkSize { value, .. }, b';') => State::ChunkExtension {
+                part: Extension::NameStart,
+                value,
+            },
+            (State::ChunkExtension { part, value }, b'\r') if part.may_end() => {
                 State::ChunkSizeLf { value }
             }
-            // Blanks before the semicolon are "bad whitespace", which nobody sends in good faith.
-            (State::ChunkSize { value, .. }, b';') => State::ChunkExtension { value },
-            (State::ChunkExtension { value }, _) if is_value_bytes(&[byte]) => {
+            (State::ChunkExtension { part, value }, _) => {
                 self.spend_overhead(1)?;
-                State::ChunkExtension { value }
+                let part = part.next(byte)?;
+                State::ChunkExtension { part, value }
             }
             (State::ChunkSizeLf { value: 0 }, b'\n') => State::Trailer { scanned: 0 },
             (State::ChunkSizeLf { value }, b'\n') => State::ChunkData(value),
@@ -221,7 +263,7 @@ impl BodyDecoder {
 }
 
 /// The first `left` bytes of `rest`, or all of it.
-fn prefix(rest: &[u8], left: u64) -> &[u8] {
+pub(crate) fn prefix(rest: &[u8], left: u64) -> &[u8] {
     &rest[..usize::try_from(left).unwrap_or(usize::MAX).min(rest.len())]
 }
 
@@ -285,6 +327,10 @@ mod tests {
             chunked(b"3;a=\"b;c\"\r\nabc\r\n00\r\nA: b\r\n\r\n").map(|r| r.0),
             Ok(b"abc".to_vec())
         );
+        assert_eq!(
+            chunked(b"3;a;b=c;d=\"\";e=\"\\\"\t\xff\"\r\nabc\r\n0;x\r\n\r\n").map(|r| r.0),
+            Ok(b"abc".to_vec())
+        );
         assert_eq!(chunked(b"1\r\na\r\n").map(|r| r.1), Ok(usize::MAX));
     }
 
@@ -329,6 +375,17 @@ mod tests {
             b"1;a\nb\r\na\r\n",
             b"1;a\0b\r\na\r\n",
             b"1\r\r\na",
+            b"1;\r\na\r\n",
+            b"1;;a\r\na\r\n",
+            b"1;a=\r\na\r\n",
+            b"1;a=b=c\r\na\r\n",
+            b"1;a=\"b\r\na\r\n",
+            b"1;a=\"b\\\r\na\r\n",
+            b"1;a=\"b\"c\r\na\r\n",
+            b"1;a b\r\na\r\n",
+            b"1 ;a\r\na\r\n",
+            b"1; a\r\na\r\n",
+            b"1;a=b,c\r\na\r\n",
             b"g\r\n",
             b"\r\n",
         ] {

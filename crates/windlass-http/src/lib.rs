@@ -52,6 +52,7 @@ mod error_pages;
 mod fixed;
 mod handler;
 mod head;
+mod known_heads;
 mod method;
 #[cfg(feature = "compression")]
 #[allow(dead_code, reason = "static files use the rest")]

@@ -71,12 +71,16 @@ impl Answered {
 pub(crate) struct Outcome {
     pub(crate) kind: Kind,
     /// What takes the body of the request.
-    pub(crate) taker: Option<Taker>,
+    pub(crate) taker: Option<Box<Taker>>,
     /// The most of a body that is taken, if not what is configured.
     pub(crate) body_bytes_max: Option<u64>,
+    /// Where an answer goes that must not be sent, as the body it was to go with is refused.
+    pub(crate) discarded: Option<Box<Output>>,
+    /// Whether the head says that the connection ends, though the request would let it go on.
+    pub(crate) closes: bool,
 }
 
-/// How a request is answered.
+/// How a request is answered. What is rare is boxed: each request makes and drops one.
 #[derive(Default)]
 pub(crate) enum Kind {
     /// An answer was appended.
@@ -84,9 +88,14 @@ pub(crate) enum Kind {
         status: Status,
         body_bytes: u64,
     },
-    Job(Job),
+    Late(Box<LateKind>),
     #[default]
     Nothing,
+}
+
+/// How a request is answered that is not at once.
+pub(crate) enum LateKind {
+    Job(Job),
     /// When its body was taken.
     Receive,
     /// The head was appended; the body comes from a source.
@@ -99,6 +108,12 @@ pub(crate) enum Kind {
     TooLarge,
     /// `101` was appended; another protocol follows.
     Upgrade(Box<dyn Session<Local = ()>>),
+}
+
+impl From<LateKind> for Kind {
+    fn from(late: LateKind) -> Self {
+        Self::Late(Box::new(late))
+    }
 }
 
 /// What the request settles about the form of its answer.
@@ -186,7 +201,8 @@ impl<'a> Responder<'a> {
     /// Answers with a prebuilt answer: the cheapest way.
     #[inline]
     pub fn fixed(self, response: &FixedResponse) -> Answered {
-        let body_bytes = response.write(self.output, self.framer, self.date, self.extra);
+        let output = self.outcome.output(self.output);
+        let body_bytes = response.write(output, self.framer, self.date, self.extra);
         self.outcome.kind = Kind::Answered {
             status: response.status(),
             body_bytes,
@@ -211,7 +227,7 @@ impl<'a> Responder<'a> {
     where
         F: FnOnce() -> Response + Send + UnwindSafe + 'static,
     {
-        self.outcome.kind = Kind::Job(Job::new(work));
+        self.outcome.kind = LateKind::Job(Job::new(work)).into();
         Answered(())
     }
 
@@ -243,8 +259,8 @@ impl<'a> Responder<'a> {
             write_header(lines, name, value.as_bytes())?;
         }
         lines.extend_from_slice(b"\r\n");
-        self.output.push(lines);
-        self.outcome.kind = Kind::Upgrade(Box::new(session));
+        self.outcome.output(self.output).push(lines);
+        self.outcome.kind = LateKind::Upgrade(Box::new(session)).into();
         Ok(Answered(()))
     }
 
@@ -265,7 +281,7 @@ impl<'a> Responder<'a> {
             write_header(&mut lines, name, value.as_bytes())?;
         }
         if self.framer.version == Version::Http11 {
-            self.output.push_with(|buf| {
+            self.outcome.output(self.output).push_with(|buf| {
                 write!(buf, "HTTP/1.1 {code} \r\n").expect("writing to a Vec does not fail");
                 buf.extend_from_slice(&lines);
                 buf.extend_from_slice(b"\r\n");
@@ -302,19 +318,25 @@ impl<'a> Responder<'a> {
         F: FnOnce(S, &Trailers, Responder<'_>) -> Result<Answered, ResponseError> + Send + 'static,
     {
         if self.takes_body() {
-            self.outcome.kind = Kind::Receive;
-            self.outcome.taker = Some(Taker::Answering(Box::new(WithAnswer { sink, answer })));
+            self.outcome.kind = LateKind::Receive.into();
+            self.outcome.taker = Some(Box::new(Taker::Answering(Box::new(WithAnswer {
+                sink,
+                answer,
+            }))));
         }
         Answered(())
     }
 
     /// Gives the body to `sink` piece by piece while the answer, which is to be given at once, may
-    /// already be on its way: for protocols that talk both ways.
+    /// already be on its way: for protocols that talk both ways. A body that is announced as longer
+    /// than is allowed is answered `413`, and not what is given then.
     #[must_use]
     pub fn upload<S: BodySink>(mut self, sink: S) -> Self {
         if self.takes_body() {
             self.framer.persistence = self.framer.persistence_if_read;
-            self.outcome.taker = Some(Taker::Beside(Box::new(sink)));
+            self.outcome.taker = Some(Box::new(Taker::Beside(Box::new(sink))));
+        } else {
+            self.outcome.discarded = Some(Box::default());
         }
         self
     }
@@ -326,13 +348,22 @@ impl<'a> Responder<'a> {
             .body_bytes_max
             .unwrap_or(self.config.limits.body_bytes);
         if matches!(self.framer.framing, Framing::Length(bytes) if bytes > bytes_max) {
-            self.outcome.kind = Kind::TooLarge;
+            self.outcome.kind = LateKind::TooLarge.into();
             return false;
         }
-        if self.framer.expects_continue {
+        // Once only, though a sink may give way to another.
+        if std::mem::take(&mut self.framer.expects_continue) {
             self.output.push(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         true
+    }
+}
+
+impl Outcome {
+    /// Where the answer goes: `output`, unless it is not to be sent.
+    #[inline]
+    fn output<'o>(&'o mut self, output: &'o mut Output) -> &'o mut Output {
+        self.discarded.as_deref_mut().unwrap_or(output)
     }
 }
 
@@ -340,12 +371,8 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Answered { .. } => "Answered",
-            Self::Job(_) => "Job",
+            Self::Late(_) => "Late",
             Self::Nothing => "Nothing",
-            Self::Receive => "Receive",
-            Self::Stream { .. } => "Stream",
-            Self::TooLarge => "TooLarge",
-            Self::Upgrade(_) => "Upgrade",
         })
     }
 }
@@ -425,8 +452,12 @@ impl ResponseHead<'_> {
         }
         let sends_body = self.finish_head(body.len() as u64);
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             output.push(body);
@@ -472,8 +503,12 @@ impl ResponseHead<'_> {
         };
         let sends_body = self.finish_head(body.len());
         let Responder {
-            output, scratch, ..
+            output,
+            scratch,
+            outcome,
+            ..
         } = self.responder;
+        let output = outcome.output(output);
         output.push(scratch);
         if sends_body {
             match body {
@@ -491,7 +526,7 @@ impl ResponseHead<'_> {
             if self.finish_head(len) {
                 self.begin_stream(source, StreamFraming::Length(len));
             } else {
-                self.responder.output.push(self.responder.scratch);
+                self.push_head();
             }
             return Answered(());
         }
@@ -499,19 +534,23 @@ impl ResponseHead<'_> {
             return self.empty();
         }
         let Responder {
-            scratch, framer, ..
+            scratch,
+            framer,
+            outcome,
+            ..
         } = &mut self.responder;
         let framing = if framer.version == Version::Http11 {
             scratch.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
             StreamFraming::Chunked
         } else {
             framer.persistence = Persistence::Close;
+            outcome.closes = true;
             StreamFraming::Close
         };
         scratch.extend_from_slice(framer.persistence.line());
         scratch.extend_from_slice(b"\r\n");
         if framer.head_only {
-            self.responder.output.push(self.responder.scratch);
+            self.push_head();
             self.responder.outcome.kind = Kind::Answered {
                 status: self.status,
                 body_bytes: 0,
@@ -524,31 +563,41 @@ impl ResponseHead<'_> {
 
     /// Answers HEAD where the length of the body is not known.
     #[cfg(feature = "compression")]
-    pub(crate) fn finish_without_length(self) -> Answered {
+    pub(crate) fn finish_without_length(mut self) -> Answered {
         let Responder {
-            output,
             scratch,
             framer,
             outcome,
             ..
-        } = self.responder;
+        } = &mut self.responder;
         scratch.extend_from_slice(framer.persistence.line());
         scratch.extend_from_slice(b"\r\n");
-        output.push(scratch);
         outcome.kind = Kind::Answered {
             status: self.status,
             body_bytes: 0,
         };
+        self.push_head();
         Answered(())
     }
 
+    fn push_head(&mut self) {
+        let Responder {
+            output,
+            scratch,
+            outcome,
+            ..
+        } = &mut self.responder;
+        outcome.output(output).push(scratch);
+    }
+
     fn begin_stream(&mut self, source: Box<dyn BodySource>, framing: StreamFraming) {
-        self.responder.output.push(self.responder.scratch);
-        self.responder.outcome.kind = Kind::Stream {
+        self.push_head();
+        let kind = LateKind::Stream {
             status: self.status,
             source,
             framing,
         };
+        self.responder.outcome.kind = kind.into();
     }
 
     /// Ends the head; answers whether the body follows. A body given for a status that has none

@@ -87,6 +87,27 @@ pub(crate) fn scan_target(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// The length of the target at the start of `bytes`, if it begins with a slash and a blank follows,
+/// and where its query mark is, or its end.
+#[inline]
+pub(crate) fn scan_origin_form(bytes: &[u8]) -> Option<(usize, usize)> {
+    if bytes.first() != Some(&b'/') {
+        return None;
+    }
+    let path_end = bytes
+        .iter()
+        .position(|b| *b == b'?' || CLASSES[usize::from(*b)] & TARGET == 0)?;
+    let len = if bytes[path_end] == b'?' {
+        let query = bytes[path_end..]
+            .iter()
+            .position(|b| CLASSES[usize::from(*b)] & TARGET == 0);
+        path_end + query?
+    } else {
+        path_end
+    };
+    (bytes[len] == b' ').then_some((len, path_end))
+}
+
 /// Whether `bytes` is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2.2),
 /// as http and https need it: not empty, without user information.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {
@@ -104,7 +125,26 @@ pub(crate) fn is_authority(bytes: &[u8]) -> bool {
         .position(|b| CLASSES[usize::from(*b)] & HOST == 0)
         .unwrap_or(bytes.len());
     let (host, port) = bytes.split_at(host_end);
-    !host.is_empty() && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+    !host.is_empty()
+        && has_whole_escapes(host)
+        && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+}
+
+/// Whether each percent sign is followed by two hexadecimal digits (RFC 3986 section 2.1).
+fn has_whole_escapes(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', bytes).all(|at| {
+        bytes
+            .get(at + 1..at + 3)
+            .is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
+}
+
+/// Whether `bytes` is a host with a port, as CONNECT needs it (RFC 9110 section 9.3.6).
+pub(crate) fn is_authority_with_port(bytes: &[u8]) -> bool {
+    is_authority(bytes) && bytes.last().is_some_and(u8::is_ascii_digit) && {
+        let port_at = memchr::memrchr(b':', bytes);
+        port_at.is_some_and(|at| bytes[at + 1..].iter().all(u8::is_ascii_digit))
+    }
 }
 
 /// A port: digits, 65535 at most. None at all is allowed (RFC 3986 section 3.2.3).
@@ -172,13 +212,25 @@ mod tests {
             "127.0.0.1:1",
             "[::1]",
             "[::1]:8080",
+            "%61%2e",
         ] {
             assert!(is_authority(good.as_bytes()), "{good}");
         }
         for bad in [
             "", ":80", "a:b", "a:65536", "a b", "u@h", "a/b", "[::1", "[x]", "[::1]80", "a:1:2",
+            "a%", "a%2", "a%zz",
         ] {
             assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn authority_of_connect_has_a_port() {
+        for good in ["a:1", "127.0.0.1:443", "[::1]:65535"] {
+            assert!(is_authority_with_port(good.as_bytes()), "{good}");
+        }
+        for bad in ["", "a", "a1", "a:", "[::1]", "[::1]:", ":1", "a:65536"] {
+            assert!(!is_authority_with_port(bad.as_bytes()), "{bad}");
         }
     }
 

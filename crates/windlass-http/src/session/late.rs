@@ -10,7 +10,7 @@ use crate::body::Framing;
 use crate::body_sink::Taker;
 use crate::handler::Handler;
 use crate::refusal::Refusal;
-use crate::responder::{Answered, Framer, Kind, Outcome, Persistence, Responder};
+use crate::responder::{Answered, Framer, Kind, LateKind, Outcome, Persistence, Responder};
 use crate::response::{Response, ResponseError};
 use crate::service::{HttpLocal, KeptRequest, Logged};
 use crate::session::exchange::internal_error;
@@ -37,6 +37,12 @@ impl Late {
         self.framer.persistence = self.framer.persistence_if_read;
     }
 
+    /// Notes that the connection ends after the answer.
+    fn close(&mut self) {
+        self.framer.persistence = Persistence::Close;
+        self.framer.persistence_if_read = Persistence::Close;
+    }
+
     /// How the connection goes on after the answer.
     pub(super) fn persistence(&self) -> Persistence {
         if self.taker.is_some() {
@@ -56,8 +62,9 @@ impl<H: Handler> HttpSession<H> {
         answer: impl FnOnce(Responder<'_>) -> Result<Answered, ResponseError>,
     ) -> Step {
         if self.stopping {
-            late.framer.persistence = Persistence::Close;
-            late.framer.persistence_if_read = Persistence::Close;
+            late.close();
+            // The session of another protocol would not be told of the stop.
+            late.framer.upgrades = false;
         }
         let HttpLocal {
             scratch,
@@ -103,44 +110,59 @@ impl<H: Handler> HttpSession<H> {
             kind,
             taker,
             body_bytes_max,
+            discarded,
+            closes,
         } = outcome;
-        late.taker = taker.or(late.taker);
+        let kind = if discarded.is_some() {
+            LateKind::TooLarge.into()
+        } else {
+            kind
+        };
+        if closes {
+            late.close();
+        }
+        late.taker = taker.map(|taker| *taker).or(late.taker);
         late.body_bytes_max = body_bytes_max.unwrap_or(late.body_bytes_max);
-        match kind {
+        let kind = match kind {
             Kind::Answered { status, body_bytes } => {
                 let logged = Logged::Kept(&late.kept);
                 cx.local.log(self.peer, logged, status, body_bytes);
                 self.after_answer(cx, late);
+                return Step::Consumed(0);
             }
-            Kind::Stream {
+            Kind::Late(kind) => Some(*kind),
+            Kind::Nothing => None,
+        };
+        match kind {
+            Some(LateKind::Stream {
                 status,
                 source,
                 framing,
-            } => {
+            }) => {
                 self.phase =
                     Phase::Stream(Box::new(Streaming::new(source, status, framing, late, cx)));
             }
-            Kind::Upgrade(session) => {
+            Some(LateKind::Upgrade(session)) => {
                 let logged = Logged::Kept(&late.kept);
                 cx.local
                     .log(self.peer, logged, Status::SWITCHING_PROTOCOLS, 0);
                 self.phase = Phase::Upgraded(session);
             }
-            Kind::TooLarge => {
+            Some(LateKind::TooLarge) => {
                 let why = "the body is longer than is allowed here";
                 let refusal = Refusal::new(Status::CONTENT_TOO_LARGE, why);
                 self.refuse_late(cx, &late, refusal);
                 return Step::Over;
             }
-            Kind::Job(job) if is_ok => {
+            Some(LateKind::Job(job)) if is_ok => {
                 self.phase = Phase::Job(Box::new(late));
                 return Step::Job(0, job);
             }
-            Kind::Receive if is_ok && late.taker.is_some() => {
+            Some(LateKind::Receive) if is_ok && late.taker.is_some() => {
                 self.phase = Phase::Receive(Box::new(Receiving::new(late, cx)));
             }
             // The handler failed, or dropped its responder.
-            Kind::Job(_) | Kind::Receive | Kind::Nothing => {
+            Some(LateKind::Job(_) | LateKind::Receive) | None => {
                 late.taker = None;
                 return self.respond_late(cx, late, internal_error());
             }
@@ -180,7 +202,7 @@ impl<H: Handler> HttpSession<H> {
             persistence: Persistence::Close,
             ..late.framer
         };
-        self.respond(cx, framer, Logged::Kept(&late.kept), response);
+        self.respond(cx, framer, Logged::Kept(&late.kept), &late.extra, response);
         self.phase = Phase::Over;
     }
 }

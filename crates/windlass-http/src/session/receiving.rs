@@ -5,7 +5,7 @@ use windlass::session::{SessionContext, Wakeups};
 
 use super::late::Late;
 use super::{HttpSession, Phase, Step, body_deadline};
-use crate::body::{BodyDecoder, Framing};
+use crate::body::{BodyDecoder, Framing, prefix};
 use crate::body_sink::{Notify, Taker};
 use crate::config::Timeouts;
 use crate::handler::Handler;
@@ -22,7 +22,10 @@ pub(super) struct Receiving {
     decoder: BodyDecoder,
     /// Has the taker.
     late: Late,
+    /// When the body began, put off by the time for which nothing was read.
     started: Instant,
+    /// Since when nothing is read, though the client may be sending.
+    paused_at: Option<Instant>,
     received_bytes: u64,
 }
 
@@ -47,18 +50,41 @@ impl Receiving {
             decoder: BodyDecoder::new(framing, overhead_bytes_max).keeping_trailers(),
             late,
             started: cx.now.monotonic,
+            paused_at: None,
             received_bytes: 0,
         }
     }
 
     /// Gives the sink what it takes of `input`; answers how much that was.
-    pub(super) fn pump(&mut self, wakeups: &mut Wakeups<'_>, input: &[u8]) -> (usize, Pumped) {
+    pub(super) fn pump(
+        &mut self,
+        wakeups: &mut Wakeups<'_>,
+        now: Instant,
+        input: &[u8],
+    ) -> (usize, Pumped) {
+        if let Some(paused_at) = self.paused_at.take() {
+            self.started = self.started + now.saturating_since(paused_at);
+        }
+        let (consumed, pumped) = self.give(wakeups, input);
+        if matches!(pumped, Pumped::NotReady) {
+            self.pause(now);
+        }
+        (consumed, pumped)
+    }
+
+    /// Notes that nothing is read from now on, which is not the client's fault.
+    pub(super) fn pause(&mut self, now: Instant) {
+        self.paused_at.get_or_insert(now);
+    }
+
+    fn give(&mut self, wakeups: &mut Wakeups<'_>, input: &[u8]) -> (usize, Pumped) {
         const NO_TAKER: Refusal = Refusal::bad("nobody takes the body");
         const BAD: Refusal = Refusal::bad("the body is malformed");
         const TOO_LARGE: Refusal = Refusal::new(
             Status::CONTENT_TOO_LARGE,
             "the body is longer than is allowed here",
         );
+        let bytes_max = self.late.body_bytes_max;
         let Some(taker) = &mut self.late.taker else {
             return (0, Pumped::Malformed(NO_TAKER));
         };
@@ -71,15 +97,18 @@ impl Receiving {
             let Ok(decoded) = self.decoder.decode(&input[consumed..]) else {
                 return (consumed, Pumped::Malformed(BAD));
             };
-            self.received_bytes += decoded.data.len() as u64;
-            if self.received_bytes > self.late.body_bytes_max {
-                return (consumed, Pumped::Malformed(TOO_LARGE));
-            }
+            let data = prefix(decoded.data, bytes_max - self.received_bytes);
+            let is_too_long = data.len() < decoded.data.len();
+            self.received_bytes += data.len() as u64;
             consumed += decoded.consumed;
-            if !decoded.data.is_empty()
-                && let Err(response) = sink.data(decoded.data)
+            // What is within the limit is given, so that the answer does not depend on the cut.
+            if !data.is_empty()
+                && let Err(response) = sink.data(data)
             {
                 return (consumed, Pumped::Refused(response));
+            }
+            if is_too_long {
+                return (consumed, Pumped::Malformed(TOO_LARGE));
             }
             if decoded.done {
                 return (consumed, Pumped::Done(self.decoder.take_trailers()));
@@ -92,6 +121,9 @@ impl Receiving {
 
     /// Until when more must have come.
     pub(super) fn deadline(&self, timeouts: &Timeouts) -> Instant {
+        if self.paused_at.is_some() {
+            return Instant::FAR;
+        }
         body_deadline(self.started, self.received_bytes, timeouts)
     }
 
@@ -130,7 +162,7 @@ impl<H: Handler> HttpSession<H> {
         let Phase::Receive(receiving) = &mut self.phase else {
             return Step::NeedsInput;
         };
-        let (consumed, pumped) = receiving.pump(&mut cx.wakeups, input);
+        let (consumed, pumped) = receiving.pump(&mut cx.wakeups, cx.now.monotonic, input);
         match pumped {
             Pumped::Done(trailers) => match self.finish_body(cx, &trailers) {
                 Step::Consumed(_) => Step::Consumed(consumed),
@@ -149,7 +181,7 @@ impl<H: Handler> HttpSession<H> {
             }
             Pumped::NotReady => {
                 // It is the sink that is slow, not the client.
-                self.deadline = Instant::FAR;
+                self.deadline = receiving.deadline(&cx.local.shared.config.timeouts);
                 Step::Wait
             }
         }

@@ -101,7 +101,7 @@ impl Streaming {
         let Some(upload) = &mut self.upload else {
             return Ok(0);
         };
-        let (consumed, pumped) = upload.pump(&mut cx.wakeups, input);
+        let (consumed, pumped) = upload.pump(&mut cx.wakeups, cx.now.monotonic, input);
         match pumped {
             Pumped::Done(trailers) => {
                 if let Some(upload) = self.upload.take() {
@@ -143,6 +143,9 @@ impl<H: Handler> HttpSession<H> {
         }
         loop {
             if cx.output.is_full() {
+                if let Some(upload) = &mut streaming.upload {
+                    upload.pause(cx.now.monotonic);
+                }
                 self.deadline = Instant::FAR;
                 return Step::Flush;
             }

@@ -11,7 +11,7 @@ use windlass::session::{
     SessionContext, Wakeups,
 };
 use windlass_http::{
-    Answered, FixedResponse, Handler, HttpConfig, HttpService, Methods, Request, Responder,
+    Answered, FixedResponse, Handler, HttpConfig, HttpService, Method, Methods, Request, Responder,
     Response, ResponseError, Status,
 };
 
@@ -28,11 +28,17 @@ pub struct Connection<S: Service> {
     ended: bool,
     /// What was sent.
     pub sent: Vec<u8>,
-    /// The session asked to close.
+    /// The session asked to close, or to abort.
     pub closed: bool,
+    /// The session asked to abort: what was queued is lost.
+    pub aborted: bool,
+    /// The most output that was queued after a call.
+    pub queued_bytes_max: u64,
     /// How many bytes the session has consumed.
     pub consumed: usize,
     pub flushes: usize,
+    /// Output stays queued if it is set, as with a peer that does not read.
+    pub hold_output: bool,
     /// Jobs are kept here instead of being run if it is set.
     pub hold_jobs: bool,
     pub held: Option<windlass::session::Job>,
@@ -60,8 +66,11 @@ impl<S: Service> Connection<S> {
             ended: false,
             sent: Vec::new(),
             closed: false,
+            aborted: false,
+            queued_bytes_max: 0,
             consumed: 0,
             flushes: 0,
+            hold_output: false,
             hold_jobs: false,
             held: None,
         }
@@ -93,6 +102,7 @@ impl<S: Service> Connection<S> {
         {
             let next = self.call(|session, cx| session.expire(cx));
             self.follow(next);
+            self.run();
         }
         self
     }
@@ -100,7 +110,22 @@ impl<S: Service> Connection<S> {
     pub fn stop(&mut self) -> &mut Self {
         let next = self.call(|session, cx| session.stop(cx));
         self.follow(next);
+        self.run();
         self
+    }
+
+    /// Has the peer take all output that was held, and lets the session go on once.
+    pub fn take_output(&mut self) -> &mut Self {
+        self.hold_output = false;
+        self.drain();
+        self.hold_output = true;
+        self.run();
+        self
+    }
+
+    /// How much input the session has left.
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.len()
     }
 
     pub fn run_held_job(&mut self) -> &mut Self {
@@ -115,6 +140,16 @@ impl<S: Service> Connection<S> {
         if !self.closed {
             self.run();
         }
+    }
+
+    /// Calls the session until no notification is left; `rounds_max` bounds the calls.
+    pub fn serve_notifications(&mut self, rounds_max: usize) -> &mut Self {
+        for _ in 0..rounds_max {
+            if !self.serve_notification() {
+                return self;
+            }
+        }
+        panic!("notified without end");
     }
 
     /// Calls the session if it was notified; answers whether it was.
@@ -163,7 +198,11 @@ impl<S: Service> Connection<S> {
             assert!(progress.consumed <= bytes.len());
             self.consumed += progress.consumed;
             self.pending = bytes[progress.consumed..].to_vec();
-            let go_on = matches!(progress.next, Next::Flush | Next::Job(_));
+            let go_on = match progress.next {
+                Next::Flush => !self.hold_output,
+                Next::Job(_) => true,
+                _ => false,
+            };
             self.follow(progress.next);
             if !go_on {
                 break;
@@ -181,13 +220,22 @@ impl<S: Service> Connection<S> {
                 let next = self.call(|session, cx| session.complete(cx, result));
                 self.follow(next);
             }
-            Next::Close | Next::Abort => self.closed = true,
+            Next::Close => self.closed = true,
+            Next::Abort => {
+                self.closed = true;
+                self.aborted = true;
+                self.output.clear();
+            }
             other => panic!("unknown: {other:?}"),
         }
         self.drain();
     }
 
     fn drain(&mut self) {
+        self.queued_bytes_max = self.queued_bytes_max.max(self.output.queued_bytes());
+        if self.hold_output {
+            return;
+        }
         while let Some(front) = self.output.front() {
             let sent = match front {
                 Front::Bytes(bytes) => {
@@ -304,6 +352,41 @@ impl Handler for TestHandler {
             path => Ok(response.start(Status::OK).body(path)),
         }
     }
+}
+
+/// Lets a closure answer requests of all methods.
+#[derive(Debug)]
+pub struct AllMethods<F>(pub F);
+
+impl<F> Handler for AllMethods<F>
+where
+    F: Fn(&Request<'_>, Responder<'_>) -> Result<Answered, ResponseError> + Send + Sync + 'static,
+{
+    type Local = ();
+
+    fn local(&self) {}
+
+    fn methods(&self) -> Methods {
+        let others = [Method::Post, Method::Put, Method::Delete, Method::Options];
+        others.into_iter().fold(Methods::GET_HEAD, Methods::with)
+    }
+
+    fn handle(
+        &self,
+        (): &mut (),
+        request: &Request<'_>,
+        response: Responder<'_>,
+    ) -> Result<Answered, ResponseError> {
+        (self.0)(request, response)
+    }
+}
+
+/// A connection to a server whose handler is `handle`, with the default settings.
+pub fn open<F>(handle: F) -> Connection<HttpService<AllMethods<F>>>
+where
+    F: Fn(&Request<'_>, Responder<'_>) -> Result<Answered, ResponseError> + Send + Sync + 'static,
+{
+    Connection::open(&HttpService::new(AllMethods(handle), HttpConfig::default()))
 }
 
 pub fn test_service() -> HttpService<TestHandler> {
