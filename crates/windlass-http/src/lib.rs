@@ -52,6 +52,8 @@ mod error_pages;
 mod fixed;
 mod handler;
 mod head;
+#[cfg(feature = "http-types")]
+mod interop;
 mod known_heads;
 mod method;
 #[cfg(feature = "compression")]
@@ -78,6 +80,8 @@ pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
+#[cfg(feature = "http-types")]
+pub use self::interop::ConvertError;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
