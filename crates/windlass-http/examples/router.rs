@@ -24,7 +24,7 @@ fn with<R>(todos: &Mutex<Todos>, use_it: impl FnOnce(&mut Todos) -> R) -> R {
 }
 
 fn number(request: &Request<'_>) -> Option<u64> {
-    request.param("number")?.parse().ok()
+    request.param("n")?.parse().ok()
 }
 
 fn routes() -> Result<Router, RouteError> {
@@ -42,12 +42,10 @@ fn routes() -> Result<Router, RouteError> {
         .post("/todos", move |_: &Request<'_>, response: Responder<'_>| {
             let todos = Arc::clone(&added);
             Ok(response.body_limit(1024).collect(move |body, response| {
+                let text = String::from_utf8_lossy(&body).trim().replace('\n', " ");
                 let number = with(&todos, |todos| {
                     let number = 1 + todos.last_key_value().map_or(0, |(last, _)| *last);
-                    todos.insert(
-                        number,
-                        String::from_utf8_lossy(&body).trim().replace('\n', " "),
-                    );
+                    todos.insert(number, text);
                     number
                 });
                 let head = response.start(Status::CREATED);
@@ -55,7 +53,7 @@ fn routes() -> Result<Router, RouteError> {
             }))
         })?
         .get(
-            "/todos/{number}",
+            "/todos/{n}",
             move |request: &Request<'_>, response: Responder<'_>| {
                 let text = number(request).and_then(|n| with(&one, |todos| todos.get(&n).cloned()));
                 Ok(response.respond(match text {
@@ -65,7 +63,7 @@ fn routes() -> Result<Router, RouteError> {
             },
         )?
         .delete(
-            "/todos/{number}",
+            "/todos/{n}",
             move |request: &Request<'_>, response: Responder<'_>| {
                 let removed = number(request).and_then(|n| with(&done, |todos| todos.remove(&n)));
                 let status = removed.map_or(Status::NOT_FOUND, |_| Status::NO_CONTENT);
