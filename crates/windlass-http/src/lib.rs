@@ -32,7 +32,7 @@
 //! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
 //! want is parsed and dropped up to a limit, so that the next request is never built from its
 //! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
-//! pool returns, or streams ([`ResponseHead::stream`]); after [`ResponseHead::upgrade`] the
+//! pool returns, or streams ([`ResponseHead::stream`]); after [`Responder::upgrade`] the
 //! connection speaks another protocol.
 
 #![forbid(unsafe_code)]
@@ -41,23 +41,19 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+pub mod client;
 #[cfg(feature = "compression")]
 mod compression;
 mod config;
-#[cfg(feature = "compression")]
-#[allow(dead_code, reason = "static files use the rest")]
 mod content_coding;
 mod date;
 mod error_pages;
 mod fixed;
 mod handler;
 mod head;
-#[cfg(feature = "http-types")]
 mod interop;
 mod known_heads;
 mod method;
-#[cfg(feature = "compression")]
-#[allow(dead_code, reason = "static files use the rest")]
 mod negotiation;
 mod refusal;
 mod request;
@@ -80,15 +76,16 @@ pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
-#[cfg(feature = "http-types")]
 pub use self::interop::ConvertError;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
-pub use self::response::{Response, ResponseError};
+pub use self::response::{Piece, Response, ResponseError};
 pub use self::router::{RouteError, Router, RouterLocal};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
-pub use self::static_files::{StaticFiles, StaticFilesLocal};
+pub use self::static_files::{
+    Dotfiles, FileCache, FileOptionError, Listing, Precompressed, StaticFiles, StaticFilesLocal,
+};
 pub use self::status::Status;
 pub use self::trailers::Trailers;

@@ -25,7 +25,7 @@ use crate::content_coding::Coding;
 use crate::date::DATE_BYTES;
 use crate::fixed::FixedResponse;
 use crate::request::Version;
-use crate::response::{Body, Response, ResponseError, check_name, write_header};
+use crate::response::{Body, Piece, Response, ResponseError, check_name, write_header};
 use crate::status::Status;
 use crate::syntax::{is_token, is_value};
 use crate::trailers::Trailers;
@@ -148,8 +148,6 @@ pub(crate) enum Persistence {
 }
 
 impl Persistence {
-    pub(crate) const ALL: [Self; 3] = [Self::Close, Self::Persistent, Self::PersistentHttp10];
-
     pub(crate) const fn line(self) -> &'static [u8] {
         match self {
             Self::Close => b"Connection: close\r\n",
@@ -476,6 +474,18 @@ impl ResponseHead<'_> {
         self.finish(Body::File { file, offset, len })
     }
 
+    /// Answers with `pieces`, one after the other. If a file turns out shorter than its piece, the
+    /// driver ends the connection.
+    pub fn pieces(self, pieces: Vec<Piece>) -> Answered {
+        self.finish(Body::Pieces(pieces))
+    }
+
+    /// Adds header lines that were checked before, each with its line end.
+    pub(crate) fn lines(self, lines: &[u8]) -> Self {
+        self.responder.scratch.extend_from_slice(lines);
+        self
+    }
+
     fn finish(self, body: Body) -> Answered {
         #[cfg(feature = "compression")]
         if let Some(compression) = &self.responder.config.compression {
@@ -515,6 +525,7 @@ impl ResponseHead<'_> {
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => output.push(&bytes),
                 Body::Bytes(bytes) => output.push_shared(bytes),
                 Body::File { file, offset, len } => output.push_file(file, offset, len),
+                Body::Pieces(pieces) => pieces.into_iter().for_each(|piece| piece.push(output)),
                 Body::Stream { .. } => unreachable!("a stream was begun above"),
             }
         }

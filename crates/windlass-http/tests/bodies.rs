@@ -362,7 +362,7 @@ fn pf34_end_of_input_within_a_body_ends_the_connection_and_the_sink_is_not_told_
 fn handler_that_fails_behind_a_body_is_500_and_the_connection_goes_on() {
     let mut connection = open(|request, response| match request.path() {
         "/" => Ok(response.collect(|_, response| {
-            drop(response);
+            let _unused = response;
             Err(ResponseError::HeaderName)
         })),
         _ => Ok(response.start(Status::OK).empty()),

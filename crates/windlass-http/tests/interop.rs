@@ -1,7 +1,5 @@
 //! Handlers that speak the types of the `http` crate.
 
-#![cfg(feature = "http-types")]
-
 mod common;
 
 use bytes::Bytes;

@@ -7,7 +7,7 @@ use std::mem;
 use std::os::unix::fs::FileExt;
 
 use crate::content_coding::Coding;
-use crate::response::Body;
+use crate::response::{Body, Piece};
 
 /// Levels and window of streams: little work for the connection's thread, little memory for each
 /// connection.
@@ -129,6 +129,16 @@ pub(super) fn compress(coding: Coding, level: u32, body: &Body) -> io::Result<Ve
     match body {
         Body::Bytes(bytes) => encoder.write(bytes)?,
         Body::File { file, offset, len } => read_file(file, *offset, *len, &mut encoder)?,
+        Body::Pieces(pieces) => {
+            for piece in pieces {
+                match piece {
+                    Piece::Bytes(bytes) => encoder.write(bytes)?,
+                    Piece::File { file, offset, len } => {
+                        read_file(file, *offset, *len, &mut encoder)?;
+                    }
+                }
+            }
+        }
         Body::Stream { .. } => return Err(io::ErrorKind::InvalidInput.into()),
     }
     encoder.finish()

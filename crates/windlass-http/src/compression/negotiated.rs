@@ -74,7 +74,9 @@ pub(crate) fn negotiate<'a>(
             Err(_) => Negotiated::Answered(Answered::new()),
         },
         // How long it would be is known after the work only, which is not done for HEAD.
-        Body::Bytes(_) | Body::File { .. } => Negotiated::Answered(head.finish_without_length()),
+        Body::Bytes(_) | Body::File { .. } | Body::Pieces(_) => {
+            Negotiated::Answered(head.finish_without_length())
+        }
     }
 }
 
