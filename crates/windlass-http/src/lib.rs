@@ -44,6 +44,8 @@ mod body_sink;
 mod body_source;
 mod channel;
 pub mod client;
+#[cfg(feature = "compression")]
+mod compression;
 mod config;
 mod content_coding;
 mod date;
@@ -52,6 +54,7 @@ mod events;
 mod fixed;
 mod handler;
 mod head;
+mod interop;
 mod known_heads;
 mod mailbox;
 mod method;
@@ -60,6 +63,7 @@ mod refusal;
 mod request;
 mod responder;
 mod response;
+mod router;
 mod service;
 mod session;
 mod static_files;
@@ -74,6 +78,8 @@ pub use self::access_log::{AccessLog, LogFormat};
 pub use self::body_sink::{BodySink, Notify};
 pub use self::body_source::{BodySource, BodyWriter, Produced};
 pub use self::channel::{BodySender, ChannelBody, SendError, body_channel};
+#[cfg(feature = "compression")]
+pub use self::compression::Compression;
 pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
 pub use self::events::{
@@ -81,11 +87,13 @@ pub use self::events::{
 };
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
+pub use self::interop::ConvertError;
 pub use self::mailbox::TrySendError;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
 pub use self::response::{Piece, Response, ResponseError};
+pub use self::router::{RouteError, Router, RouterLocal};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
 pub use self::static_files::{
