@@ -255,10 +255,10 @@ impl<P> Engine<P> {
     /// When the next timer is due.
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let timer = self.timers.next_deadline();
-        [timer, self.control.exit_deadline]
-            .into_iter()
-            .flatten()
-            .min()
+        match self.control.exit_deadline {
+            None => timer,
+            Some(exit) => Some(timer.map_or(exit, |timer| timer.min(exit))),
+        }
     }
 
     /// Makes a timeout length that many events share.

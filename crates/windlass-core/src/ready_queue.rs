@@ -102,6 +102,9 @@ impl ReadyQueues {
         if self.len == 0 {
             return None;
         }
+        if self.queues.len() == 1 {
+            return Some(0);
+        }
         let mut chosen = self.queues.iter().position(|queue| queue.first != NONE)?;
         if let Some(limit) = starvation_limit {
             // Whoever waited longest, so that the bound holds for each, the most urgent included.

@@ -301,14 +301,24 @@ impl TimerQueue {
         self.expire_some(now, usize::MAX, due);
     }
 
+    /// Whether [`expire`](Self::expire) has anything to do at `now`: a timer may be due, or the wheel
+    /// wants to be moved.
+    #[inline]
+    #[must_use]
+    pub fn may_expire(&self, now: Instant) -> bool {
+        let now = now.as_nanos();
+        self.armed_count > 0
+            && (self.next.is_none_or(|next| next.deadline <= now) || self.wheel.is_behind(now))
+    }
+
     /// As [`expire`](Self::expire), but stops at about `max`: the earliest of what is due, and all
     /// that shares a bucket with the last of them. The rest stays due.
     pub fn expire_some(&mut self, now: Instant, max: usize, due: &mut Vec<Due>) {
-        let now = now.as_nanos();
-        let none_due = self.armed_count == 0 || self.next.is_some_and(|next| next.deadline > now);
-        if none_due && (self.armed_count == 0 || !self.wheel.is_behind(now)) {
+        if !self.may_expire(now) {
             return;
         }
+        let now = now.as_nanos();
+        let none_due = self.next.is_some_and(|next| next.deadline > now);
         let start = due.len();
         self.expire_near(now, due);
         let reached = self.expire_wheel(now, start.saturating_add(max), due);

@@ -6,12 +6,14 @@
 use httparse::Header;
 
 use crate::body::Framing;
+use crate::known_heads::{KnownHeads, KnownSection, LastSection};
 use crate::method::Method;
 use crate::refusal::Refusal;
 use crate::request::{Target, Version};
 use crate::status::Status;
 use crate::syntax::{
-    is_authority, is_authority_with_port, list_members, parse_decimal, scan_target,
+    is_authority, is_authority_with_port, list_members, parse_decimal, scan_origin_form,
+    scan_target,
 };
 
 /// The most header lines that can be configured: the size of the scratch on the stack.
@@ -21,7 +23,6 @@ pub(crate) const HEADER_COUNT_MAX: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) method: Method,
-    pub(crate) method_name: &'a str,
     pub(crate) version: Version,
     pub(crate) target: Target<'a>,
     /// The target as it came.
@@ -33,6 +34,8 @@ pub(crate) struct Head<'a> {
     pub(crate) expects_continue: bool,
     /// Whether the client offers another protocol to go on in (RFC 9110 section 7.8).
     pub(crate) upgrades: bool,
+    /// The `Host` header.
+    pub(crate) host: Option<&'a [u8]>,
 }
 
 impl<'a> Head<'a> {
@@ -89,7 +92,6 @@ impl<'a> Head<'a> {
         };
         Ok(Self {
             method,
-            method_name,
             version,
             target,
             raw_target,
@@ -100,9 +102,55 @@ impl<'a> Head<'a> {
                 && fields.has_upgrade
                 && version == Version::Http11
                 && framing.is_none(),
+            host,
         })
     }
 }
+
+impl<'a> Head<'a> {
+    /// The head of a request whose `section` is known, if the line before it in `input` is as
+    /// request lines are nearly always. Answers the length of the head as well.
+    #[inline]
+    pub(crate) fn of_known(
+        input: &'a [u8],
+        known: &KnownHeads,
+        last: LastSection,
+        target_bytes_max: usize,
+    ) -> Option<(Self, KnownSection)> {
+        let (method, name_len) = Method::at_start_of(input)?;
+        let from_target = &input[name_len + 1..];
+        let (target_len, query_at) = scan_origin_form(from_target)?;
+        let section_at = name_len + 1 + target_len + VERSION_LINE_END.len();
+        if !from_target[target_len..].starts_with(VERSION_LINE_END) || target_len > target_bytes_max
+        {
+            return None;
+        }
+        let from_section = &input[section_at..];
+        let section = known.find(last, from_section)?;
+        let raw_target = str::from_utf8(&from_target[..target_len]).ok()?;
+        let host = &from_section[usize::from(section.host.0)..usize::from(section.host.1)];
+        let target = Target {
+            path: &raw_target[..query_at],
+            query: raw_target.get(query_at + 1..),
+            authority: Some(host),
+        };
+        let head = Self {
+            method,
+            version: Version::Http11,
+            target,
+            raw_target,
+            framing: Framing::Length(0),
+            persistent: section.persistent,
+            expects_continue: false,
+            upgrades: false,
+            host: Some(host),
+        };
+        Some((head, section))
+    }
+}
+
+/// What follows the target in the request line of a head that may be known.
+pub(crate) const VERSION_LINE_END: &[u8] = b" HTTP/1.1\r\n";
 
 /// Whether each line ends in CR LF. httparse takes LF alone as well, but nothing else.
 ///

@@ -47,6 +47,7 @@ mod error_pages;
 mod fixed;
 mod handler;
 mod head;
+mod known_heads;
 mod method;
 mod refusal;
 mod request;

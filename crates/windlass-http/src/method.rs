@@ -56,6 +56,19 @@ impl Method {
         })
     }
 
+    /// The method that `input` begins with, followed by a blank, and the length of its name, if it
+    /// is one of those that nearly all requests have.
+    #[inline]
+    pub(crate) fn at_start_of(input: &[u8]) -> Option<(Self, usize)> {
+        match input {
+            [b'G', b'E', b'T', b' ', ..] => Some((Self::Get, 3)),
+            [b'H', b'E', b'A', b'D', b' ', ..] => Some((Self::Head, 4)),
+            [b'P', b'O', b'S', b'T', b' ', ..] => Some((Self::Post, 4)),
+            [b'D', b'E', b'L', b'E', b'T', b'E', b' ', ..] => Some((Self::Delete, 6)),
+            _ => None,
+        }
+    }
+
     /// The name on the wire.
     #[must_use]
     pub const fn name(self) -> &'static str {

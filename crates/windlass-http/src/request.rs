@@ -5,6 +5,7 @@ use windlass::session::{Now, Peer};
 
 use crate::body::Framing;
 use crate::head::Head;
+use crate::known_heads::Field;
 use crate::method::Method;
 
 /// A protocol version that is spoken.
@@ -45,13 +46,41 @@ pub(crate) struct Target<'a> {
     pub(crate) authority: Option<&'a [u8]>,
 }
 
+/// The header lines of a request: parsed, or known from before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeaderLines<'a> {
+    Known {
+        section: &'a [u8],
+        fields: &'a [Field],
+    },
+    Parsed(&'a [Header<'a>]),
+}
+
+impl<'a> HeaderLines<'a> {
+    /// Names, which are tokens, and values in order.
+    #[inline]
+    fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let (section, fields, headers): (&'a [u8], &'a [Field], &'a [Header<'a>]) = match self {
+            Self::Known { section, fields } => (section, fields, &[]),
+            Self::Parsed(headers) => (&[], &[], headers),
+        };
+        let known = fields
+            .iter()
+            .map(move |field| (field.name(section), field.value(section)));
+        let parsed = headers
+            .iter()
+            .map(|header| (header.name.as_bytes(), header.value));
+        known.chain(parsed)
+    }
+}
+
 /// The head of a request: it keeps to the grammar, its framing is understood.
 ///
 /// Copy out what must live longer than the call.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub(crate) head: &'a Head<'a>,
-    pub(crate) headers: &'a [Header<'a>],
+    pub(crate) lines: HeaderLines<'a>,
     pub(crate) peer: Peer,
     pub(crate) now: Now,
 }
@@ -99,26 +128,26 @@ impl<'a> Request<'a> {
 
     /// All header lines in order, names as they came, values without blanks around them.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-        self.headers
+        self.lines
             .iter()
-            .map(|header| (header.name, header.value))
+            .map(|(name, value)| (str::from_utf8(name).unwrap_or_default(), value))
     }
 
     /// The value of the first header called `name`, in any case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        self.headers
+        self.lines
             .iter()
-            .find(|header| header.name.eq_ignore_ascii_case(name))
-            .map(|header| header.value)
+            .find(|(key, _)| key.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 
     /// The values of all headers called `name`, in any case and in order.
     pub fn header_values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.headers
+        self.lines
             .iter()
-            .filter(move |header| header.name.eq_ignore_ascii_case(name))
-            .map(|header| header.value)
+            .filter(move |(key, _)| key.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
     }
 
     /// What is known of the length of the body before it came.

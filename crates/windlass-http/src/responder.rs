@@ -57,7 +57,7 @@ pub struct Answered(());
 pub(crate) struct Outcome {
     pub(crate) kind: Kind,
     /// What takes the body of the request.
-    pub(crate) taker: Option<Taker>,
+    pub(crate) taker: Option<Box<Taker>>,
     /// The most of a body that is taken, if not what is configured.
     pub(crate) body_bytes_max: Option<u64>,
     /// Where an answer goes that must not be sent, as the body it was to go with is refused.
@@ -66,7 +66,7 @@ pub(crate) struct Outcome {
     pub(crate) closes: bool,
 }
 
-/// How a request is answered.
+/// How a request is answered. What is rare is boxed: each request makes and drops one.
 #[derive(Default)]
 pub(crate) enum Kind {
     /// An answer was appended.
@@ -74,9 +74,14 @@ pub(crate) enum Kind {
         status: Status,
         body_bytes: u64,
     },
-    Job(Job),
+    Late(Box<LateKind>),
     #[default]
     Nothing,
+}
+
+/// How a request is answered that is not at once.
+pub(crate) enum LateKind {
+    Job(Job),
     /// When its body was taken.
     Receive,
     /// The head was appended; the body comes from a source.
@@ -89,6 +94,12 @@ pub(crate) enum Kind {
     TooLarge,
     /// `101` was appended; another protocol follows.
     Upgrade(Box<dyn Session<Local = ()>>),
+}
+
+impl From<LateKind> for Kind {
+    fn from(late: LateKind) -> Self {
+        Self::Late(Box::new(late))
+    }
 }
 
 /// What the request settles about the form of its answer.
@@ -197,7 +208,7 @@ impl<'a> Responder<'a> {
     where
         F: FnOnce() -> Response + Send + UnwindSafe + 'static,
     {
-        self.outcome.kind = Kind::Job(Job::new(work));
+        self.outcome.kind = LateKind::Job(Job::new(work)).into();
         Answered(())
     }
 
@@ -230,7 +241,7 @@ impl<'a> Responder<'a> {
         }
         lines.extend_from_slice(b"\r\n");
         self.outcome.output(self.output).push(lines);
-        self.outcome.kind = Kind::Upgrade(Box::new(session));
+        self.outcome.kind = LateKind::Upgrade(Box::new(session)).into();
         Ok(Answered(()))
     }
 
@@ -288,8 +299,11 @@ impl<'a> Responder<'a> {
         F: FnOnce(S, &Trailers, Responder<'_>) -> Result<Answered, ResponseError> + Send + 'static,
     {
         if self.takes_body() {
-            self.outcome.kind = Kind::Receive;
-            self.outcome.taker = Some(Taker::Answering(Box::new(WithAnswer { sink, answer })));
+            self.outcome.kind = LateKind::Receive.into();
+            self.outcome.taker = Some(Box::new(Taker::Answering(Box::new(WithAnswer {
+                sink,
+                answer,
+            }))));
         }
         Answered(())
     }
@@ -301,7 +315,7 @@ impl<'a> Responder<'a> {
     pub fn upload<S: BodySink>(mut self, sink: S) -> Self {
         if self.takes_body() {
             self.framer.persistence = self.framer.persistence_if_read;
-            self.outcome.taker = Some(Taker::Beside(Box::new(sink)));
+            self.outcome.taker = Some(Box::new(Taker::Beside(Box::new(sink))));
         } else {
             self.outcome.discarded = Some(Box::default());
         }
@@ -315,7 +329,7 @@ impl<'a> Responder<'a> {
             .body_bytes_max
             .unwrap_or(self.config.limits.body_bytes);
         if matches!(self.framer.framing, Framing::Length(bytes) if bytes > bytes_max) {
-            self.outcome.kind = Kind::TooLarge;
+            self.outcome.kind = LateKind::TooLarge.into();
             return false;
         }
         // Once only, though a sink may give way to another.
@@ -338,12 +352,8 @@ impl fmt::Debug for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Answered { .. } => "Answered",
-            Self::Job(_) => "Job",
+            Self::Late(_) => "Late",
             Self::Nothing => "Nothing",
-            Self::Receive => "Receive",
-            Self::Stream { .. } => "Stream",
-            Self::TooLarge => "TooLarge",
-            Self::Upgrade(_) => "Upgrade",
         })
     }
 }
@@ -520,11 +530,12 @@ impl ResponseHead<'_> {
 
     fn begin_stream(&mut self, source: Box<dyn BodySource>, framing: StreamFraming) {
         self.push_head();
-        self.responder.outcome.kind = Kind::Stream {
+        let kind = LateKind::Stream {
             status: self.status,
             source,
             framing,
         };
+        self.responder.outcome.kind = kind.into();
     }
 
     /// Ends the head; answers whether the body follows. A body given for a status that has none

@@ -11,6 +11,7 @@ use crate::config::HttpConfig;
 use crate::date::CachedDate;
 use crate::handler::Handler;
 use crate::head::KnownHost;
+use crate::known_heads::KnownHeads;
 use crate::method::Methods;
 use crate::session::HttpSession;
 use crate::status::Status;
@@ -76,6 +77,7 @@ impl<H: Handler> Service for HttpService<H> {
             extra: Vec::new(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
+            known_heads: KnownHeads::default(),
             log_lines: Vec::new(),
             handler: self.shared.handler.local(),
             answers: Box::new([0; STATUS_CODES]),
@@ -106,6 +108,7 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) extra: Vec<u8>,
     pub(crate) date: CachedDate,
     pub(crate) known_host: KnownHost,
+    pub(crate) known_heads: KnownHeads,
     /// Lines of the access log that are not written yet.
     log_lines: Vec<u8>,
     pub(crate) handler: H::Local,
@@ -135,11 +138,6 @@ impl<H: Handler> HttpLocal<H> {
         if let Some(count) = self.answers.get_mut(usize::from(status.code())) {
             *count += 1;
         }
-    }
-
-    /// Whether requests are logged.
-    pub(crate) fn logs(&self) -> bool {
-        self.shared.config.access_log.is_some()
     }
 
     /// Counts an answer, and appends a line to the access log, if there is one.

@@ -37,6 +37,7 @@ use self::streaming::Streaming;
 use crate::body::Framing;
 use crate::config::{HttpConfig, Timeouts};
 use crate::handler::Handler;
+use crate::known_heads::LastSection;
 use crate::refusal::Refusal;
 use crate::responder::Persistence;
 use crate::response::Response;
@@ -57,6 +58,8 @@ pub struct HttpSession<H> {
     /// Whether a graceful stop was asked for.
     stopping: bool,
     peer: Peer,
+    /// The header section that came last.
+    last_section: LastSection,
     handler: PhantomData<fn() -> H>,
 }
 
@@ -114,6 +117,7 @@ impl<H: Handler> HttpSession<H> {
             skipped_blank: false,
             stopping: false,
             peer,
+            last_section: LastSection::default(),
             handler: PhantomData,
         }
     }

@@ -87,6 +87,27 @@ pub(crate) fn scan_target(bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// The length of the target at the start of `bytes`, if it begins with a slash and a blank follows,
+/// and where its query mark is, or its end.
+#[inline]
+pub(crate) fn scan_origin_form(bytes: &[u8]) -> Option<(usize, usize)> {
+    if bytes.first() != Some(&b'/') {
+        return None;
+    }
+    let path_end = bytes
+        .iter()
+        .position(|b| *b == b'?' || CLASSES[usize::from(*b)] & TARGET == 0)?;
+    let len = if bytes[path_end] == b'?' {
+        let query = bytes[path_end..]
+            .iter()
+            .position(|b| CLASSES[usize::from(*b)] & TARGET == 0);
+        path_end + query?
+    } else {
+        path_end
+    };
+    (bytes[len] == b' ').then_some((len, path_end))
+}
+
 /// Whether `bytes` is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2.2),
 /// as http and https need it: not empty, without user information.
 pub(crate) fn is_authority(bytes: &[u8]) -> bool {

@@ -21,9 +21,8 @@ pub fn monotonic_coarse_ns() -> u64 {
 /// The step of [`monotonic_coarse_ns`], clock_getres(2): 1 to 10 ms by the kernel's configuration.
 #[must_use]
 pub fn coarse_resolution_ns() -> u64 {
-    to_ns(rustix::time::clock_getres(
-        rustix::time::ClockId::MonotonicCoarse,
-    ))
+    let step = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    to_ns(step.tv_sec, step.tv_nsec)
 }
 
 /// Milliseconds since 1970-01-01 UTC (`CLOCK_REALTIME`); may jump. Zero before 1970.
@@ -42,18 +41,16 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `now` is a local, valid for the write of one timespec. The clocks above exist on
     // every Linux; if a filter of system calls refuses nevertheless, `now` stays zero.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
-    to_ns(rustix::time::Timespec {
-        tv_sec: now.tv_sec,
-        tv_nsec: now.tv_nsec,
-    })
+    to_ns(now.tv_sec, now.tv_nsec)
 }
 
-/// Negative numbers do not come from a monotonic clock; a wrong wall-clock is clamped to zero.
+/// Negative seconds do not come from a monotonic clock; a wrong wall-clock is clamped to zero. The
+/// product fits for 584 years.
 #[inline]
-fn to_ns(ts: rustix::time::Timespec) -> u64 {
-    let seconds = u64::try_from(ts.tv_sec).unwrap_or(0);
-    let ns = u64::try_from(ts.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(NS_PER_SECOND).saturating_add(ns)
+fn to_ns(seconds: i64, ns: i64) -> u64 {
+    (seconds.max(0) as u64)
+        .wrapping_mul(NS_PER_SECOND)
+        .wrapping_add(ns as u64)
 }
 
 #[cfg(test)]

@@ -131,9 +131,22 @@ impl Epoll {
     fn wait_ms(&self, buffer: &mut EventBuffer, timeout_ms: i32) -> i32 {
         let count = buffer.capacity_i32();
         let events = buffer.events.as_mut_ptr();
+        // By number, as the C library's function also looks whether its thread is to be cancelled;
+        // as epoll_pwait, which every architecture has.
         // SAFETY: `events` points to `count` entries that `buffer` owns and that stay borrowed
-        // during the call; `self.fd` is open until drop.
-        unsafe { libc::epoll_wait(self.fd.as_raw_fd(), events, count, timeout_ms) }
+        // during the call, and no signal mask is passed; `self.fd` is open until drop.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait,
+                self.fd.as_raw_fd(),
+                events,
+                count,
+                timeout_ms,
+                std::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        };
+        i32::try_from(rc).unwrap_or(-1)
     }
 
     #[inline]
@@ -226,7 +239,9 @@ impl fmt::Debug for EventBuffer {
 }
 
 fn milliseconds_rounded_up(timeout: Duration) -> i32 {
-    i32::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
+    let ms = u64::from(timeout.subsec_nanos().div_ceil(1_000_000));
+    let ms = timeout.as_secs().saturating_mul(1000).saturating_add(ms);
+    i32::try_from(ms).unwrap_or(i32::MAX)
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 //! Every socket made here is non-blocking and closed on exec. `EINTR` is retried and "would
 //! block" is `None`. Sending never raises `SIGPIPE` (`MSG_NOSIGNAL`).
 
+mod unix;
+
 use std::error::Error;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -15,6 +17,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
     sockopt,
 };
+
+pub use self::unix::{SocketFile, UnixOptions, listen_unix};
 
 use crate::errno::retry_or_none;
 
@@ -49,6 +53,49 @@ impl Default for ListenOptions {
 ///
 /// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` (a privileged port), `EAFNOSUPPORT`, `EMFILE`, ….
 pub fn listen(addr: &SocketAddr, options: ListenOptions) -> io::Result<OwnedFd> {
+    let fd = bound_socket(addr, options)?;
+    start_listening(&fd, options)?;
+    Ok(fd)
+}
+
+/// Opens `count` TCP listeners on `addr` among which the kernel divides the connections
+/// (`SO_REUSEPORT`), for as many threads to accept from. Of port 0 the first one's is taken for
+/// all.
+///
+/// Others are kept out: `EADDRINUSE` if anything listens there already, though it be a group like
+/// this one. (That is, unless it is started at the very same moment.)
+///
+/// # Errors
+///
+/// As [`listen`].
+pub fn listen_group(
+    addr: &SocketAddr,
+    count: usize,
+    options: ListenOptions,
+) -> io::Result<Vec<OwnedFd>> {
+    let mut group = Vec::with_capacity(count);
+    let mut addr = *addr;
+    for at in 0..count {
+        let reuse_port = at > 0;
+        let options = ListenOptions {
+            reuse_port,
+            ..options
+        };
+        let fd = bound_socket(&addr, options)?;
+        if at == 0 {
+            // Only now: binding without it has shown that nobody else is there.
+            sockopt::set_socket_reuseport(&fd, count > 1)?;
+            addr = local_addr(fd.as_fd())?.unwrap_or(addr);
+        }
+        group.push(fd);
+    }
+    for fd in &group {
+        start_listening(fd, options)?;
+    }
+    Ok(group)
+}
+
+fn bound_socket(addr: &SocketAddr, options: ListenOptions) -> io::Result<OwnedFd> {
     let fd = stream_socket(addr)?;
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if options.reuse_port {
@@ -60,8 +107,12 @@ pub fn listen(addr: &SocketAddr, options: ListenOptions) -> io::Result<OwnedFd> 
         sockopt::set_ipv6_v6only(&fd, only_v6)?;
     }
     rustix::net::bind(&fd, addr)?;
-    rustix::net::listen(&fd, i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     Ok(fd)
+}
+
+fn start_listening(fd: &OwnedFd, options: ListenOptions) -> io::Result<()> {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    Ok(rustix::net::listen(fd, backlog)?)
 }
 
 /// The address that a socket is bound to, getsockname(2); `None` if it is no Internet address.

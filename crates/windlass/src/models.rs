@@ -39,9 +39,22 @@
 //! | model | who waits | who reads and writes | who computes | choose it when |
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
+//! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
 
+mod group;
+mod handle;
 mod limits;
+mod listening;
+mod multi_loop;
+mod report;
+mod room;
 mod single_loop;
 
-pub use self::limits::{Limits, ServerReport};
-pub use self::single_loop::{BindError, ServerState, SingleLoop, SingleLoopBuilder, StopHandle};
+pub use windlass_sys::net::UnixOptions;
+
+pub use self::handle::{LoopHandle, StopHandle};
+pub use self::limits::Limits;
+pub use self::listening::BindError;
+pub use self::multi_loop::{MultiLoop, MultiLoopBuilder};
+pub use self::report::{ConnectionPhase, CutConnection, ServerReport};
+pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder};

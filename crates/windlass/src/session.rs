@@ -23,6 +23,7 @@
 
 mod notifier;
 mod output;
+mod proxy_protocol;
 
 use std::any::Any;
 use std::fmt;
@@ -33,6 +34,11 @@ use windlass_core::Instant;
 
 pub use self::notifier::{Notifier, Wakeups};
 pub use self::output::{Front, Output, OutputLimits};
+pub use self::proxy_protocol::{
+    OtherPeers, PROXY_HEADER_BYTES_MAX, PROXY_LINE_BYTES_MAX, ProxyHeader, ProxyHeaderError,
+    ProxyLocal, ProxyParse, ProxyPolicy, ProxyProtocol, ProxyReport, ProxySession,
+    parse_proxy_header,
+};
 
 /// Opens a session for each connection.
 pub trait Service: Send + Sync + 'static {

@@ -18,10 +18,14 @@ mod one_turn;
 mod resources;
 #[path = "session_server/sessions.rs"]
 mod sessions;
+#[path = "session_server/several_loops.rs"]
+mod several_loops;
 #[path = "session_server/stopping.rs"]
 mod stopping;
 #[path = "session_server/traffic.rs"]
 mod traffic;
+#[path = "session_server/waiting.rs"]
+mod waiting;
 
 /// Makes each claim a test over a model.
 macro_rules! on_model {
@@ -33,8 +37,10 @@ macro_rules! on_model {
     )*)* };
 }
 
-mod single_loop {
-    on_model! { Single:
+/// All claims, over a model.
+macro_rules! all_on {
+    ($model:ident) => {
+        on_model! { $model:
         traffic {
             answers_come_whole_and_in_order_however_the_input_is_cut
             many_clients_are_served_at_once
@@ -76,10 +82,31 @@ mod single_loop {
             a_second_stop_cuts
             a_stop_under_load_loses_no_byte_of_an_answer
         }
+        waiting {
+            no_notification_is_lost
+            a_notification_during_a_job_is_seen_after_it
+            a_notification_during_a_flush_is_seen_after_it
+            a_notification_for_a_connection_that_is_gone_does_nothing
+            input_beyond_the_limit_waits_with_its_session
+            the_end_of_input_is_seen_while_waiting
+            a_session_that_waits_with_a_full_buffer_is_quiet
+            a_stop_reaches_sessions_that_wait
+            a_session_may_go_on_waiting_during_a_stop
+            a_notifier_outlives_its_server
+        }
         resources {
             no_more_connections_than_the_limit
             accepting_pauses_without_descriptors_and_resumes
             no_descriptor_is_left_behind
         }
-    }
+        }
+    };
+}
+
+mod single_loop {
+    all_on! { Single }
+}
+
+mod multi_loop {
+    all_on! { Multi }
 }

@@ -120,7 +120,14 @@ impl<P> Engine<P> {
         }
     }
 
+    #[inline]
     fn expire(&mut self, now: Instant) {
+        if self.timers.may_expire(now) {
+            self.expire_due(now);
+        }
+    }
+
+    fn expire_due(&mut self, now: Instant) {
         let mut due = core::mem::take(&mut self.due);
         self.timers
             .expire_some(now, self.config.expire_max, &mut due);
@@ -140,6 +147,9 @@ impl<P> Engine<P> {
     #[inline(always)]
     pub fn dispatch(&mut self, turn: &mut Turn, now: Instant) -> Option<Call<P>> {
         let priority = turn.priority?;
+        if self.ready.len() == 0 {
+            return None;
+        }
         loop {
             if self.control.break_asked || self.control.continue_asked {
                 return None;

@@ -11,10 +11,11 @@ use crate::access_log::LoggedRequest;
 use crate::body::Framing;
 use crate::config::Limits;
 use crate::handler::Handler;
-use crate::head::{HEADER_COUNT_MAX, Head, refuse_syntax};
+use crate::head::{HEADER_COUNT_MAX, Head, VERSION_LINE_END, refuse_syntax};
+use crate::known_heads::KnownHeads;
 use crate::method::{Method, Methods};
 use crate::refusal::Refusal;
-use crate::request::{Request, Version};
+use crate::request::{HeaderLines, Request, Version};
 use crate::responder::{Framer, Kind, Outcome, Persistence, Responder};
 use crate::response::Response;
 use crate::service::{HttpLocal, Logged};
@@ -37,6 +38,19 @@ impl<H: Handler> HttpSession<H> {
             return self.blank_line(cx, input);
         }
         let window = &input[..input.len().min(head_bytes)];
+        let known_heads = &cx.local.known_heads;
+        if let Some((head, known)) =
+            Head::of_known(window, known_heads, self.last_section, target_bytes)
+        {
+            let section_at = head.method.name().len() + 1 + head.raw_target.len();
+            let section_at = section_at + VERSION_LINE_END.len();
+            let head_len = section_at + known.bytes;
+            let lines = Lines::Known {
+                section: &window[section_at..head_len],
+                index: known.index,
+            };
+            return self.answer(cx, &head, lines, head_len);
+        }
         let Some(lines_len) = last_line_end(window, self.scanned_bytes) else {
             return self.incomplete_head(cx, window);
         };
@@ -51,7 +65,13 @@ impl<H: Handler> HttpSession<H> {
         };
         let known_host = &mut cx.local.known_host;
         match Head::new(&lines[..head_len], &raw, target_bytes, known_host) {
-            Ok(head) => self.answer(cx, &head, raw.headers, head_len),
+            Ok(head) => {
+                let section_at = memchr::memchr(b'\n', lines).map_or(0, |at| at + 1);
+                let section = &lines[section_at..head_len];
+                let last = &mut self.last_section;
+                cx.local.known_heads.note(last, section, &head, raw.headers);
+                self.answer(cx, &head, Lines::Parsed(raw.headers), head_len)
+            }
             Err(refusal) => self.refuse(cx, refusal, lines),
         }
     }
@@ -99,24 +119,25 @@ impl<H: Handler> HttpSession<H> {
         &mut self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         head: &Head<'_>,
-        headers: &[httparse::Header<'_>],
+        lines: Lines<'_>,
         head_len: usize,
     ) -> Step {
         let framer = self.framer(head, &cx.local.shared.config.limits);
-        let request = Request {
-            head,
-            headers,
-            peer: self.peer,
-            now: cx.now,
-        };
         let HttpLocal {
             shared,
             scratch,
             extra,
             date,
             handler,
+            known_heads,
             ..
         } = &mut *cx.local;
+        let request = Request {
+            head,
+            lines: lines.resolve(known_heads),
+            peer: self.peer,
+            now: cx.now,
+        };
         scratch.clear();
         extra.clear();
         let mut outcome = Outcome::default();
@@ -146,9 +167,10 @@ impl<H: Handler> HttpSession<H> {
                 closes,
                 ..
             } => {
-                if cx.local.logs() {
-                    let logged = Logged::Now(logged_request(&request));
-                    cx.local.log(self.peer, logged, status, body_bytes);
+                if shared.config.access_log.is_some() {
+                    let logged = logged_request(head, lines, known_heads);
+                    cx.local
+                        .log(self.peer, Logged::Now(logged), status, body_bytes);
                 } else {
                     cx.local.count(status);
                 }
@@ -164,7 +186,11 @@ impl<H: Handler> HttpSession<H> {
                     Step::Consumed(head_len)
                 }
             }
-            outcome => self.keep(cx, &request, outcome, result.is_ok(), head_len),
+            outcome => {
+                let logged = logged_request(head, lines, known_heads);
+                let is_ok = result.is_ok();
+                self.keep(cx, head, logged, (outcome, is_ok), head_len)
+            }
         }
     }
 
@@ -173,14 +199,14 @@ impl<H: Handler> HttpSession<H> {
     fn keep(
         &mut self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
-        request: &Request<'_>,
-        outcome: Outcome,
-        is_ok: bool,
+        head: &Head<'_>,
+        logged: LoggedRequest<'_>,
+        (outcome, is_ok): (Outcome, bool),
         head_len: usize,
     ) -> Step {
         let late = Late {
-            framer: self.framer(request.head, &cx.local.shared.config.limits),
-            kept: cx.local.keep_for_log(logged_request(request)),
+            framer: self.framer(head, &cx.local.shared.config.limits),
+            kept: cx.local.keep_for_log(logged),
             extra: std::mem::take(&mut cx.local.extra),
             taker: None,
             body_bytes_max: cx.local.shared.config.limits.body_bytes,
@@ -275,6 +301,41 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
+/// Where the header lines of a request are.
+#[derive(Clone, Copy)]
+enum Lines<'a> {
+    Known { section: &'a [u8], index: u8 },
+    Parsed(&'a [httparse::Header<'a>]),
+}
+
+impl<'a> Lines<'a> {
+    #[inline]
+    fn resolve(self, known_heads: &'a KnownHeads) -> HeaderLines<'a> {
+        match self {
+            Self::Known { section, index } => HeaderLines::Known {
+                section,
+                fields: known_heads.fields(index),
+            },
+            Self::Parsed(headers) => HeaderLines::Parsed(headers),
+        }
+    }
+
+    /// The value of the first header called `name`; it is of the input.
+    fn header(self, known_heads: &KnownHeads, name: &str) -> Option<&'a [u8]> {
+        match self {
+            Self::Known { section, index } => known_heads
+                .fields(index)
+                .iter()
+                .find(|field| field.name(section).eq_ignore_ascii_case(name.as_bytes()))
+                .map(|field| field.value(section)),
+            Self::Parsed(headers) => headers
+                .iter()
+                .find(|header| header.name.eq_ignore_ascii_case(name))
+                .map(|header| header.value),
+        }
+    }
+}
+
 /// Where the last whole line in `bytes` ends, if it ends beyond `scanned`.
 fn last_line_end(bytes: &[u8], scanned: usize) -> Option<usize> {
     match &bytes[scanned..] {
@@ -304,14 +365,14 @@ pub(super) fn internal_error() -> Response {
     )
 }
 
-fn logged_request<'a>(request: &Request<'a>) -> LoggedRequest<'a> {
+fn logged_request<'a>(
+    head: &Head<'a>,
+    lines: Lines<'a>,
+    known_heads: &KnownHeads,
+) -> LoggedRequest<'a> {
     LoggedRequest {
-        line: Some((
-            request.head.method_name,
-            request.head.raw_target,
-            request.version().name(),
-        )),
-        referer: request.header("referer"),
-        user_agent: request.header("user-agent"),
+        line: Some((head.method.name(), head.raw_target, head.version.name())),
+        referer: lines.header(known_heads, "referer"),
+        user_agent: lines.header(known_heads, "user-agent"),
     }
 }

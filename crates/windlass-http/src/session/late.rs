@@ -10,7 +10,7 @@ use crate::body::Framing;
 use crate::body_sink::Taker;
 use crate::handler::Handler;
 use crate::refusal::Refusal;
-use crate::responder::{Answered, Framer, Kind, Outcome, Persistence, Responder};
+use crate::responder::{Answered, Framer, Kind, LateKind, Outcome, Persistence, Responder};
 use crate::response::{Response, ResponseError};
 use crate::service::{HttpLocal, KeptRequest, Logged};
 use crate::session::exchange::internal_error;
@@ -114,50 +114,55 @@ impl<H: Handler> HttpSession<H> {
             closes,
         } = outcome;
         let kind = if discarded.is_some() {
-            Kind::TooLarge
+            LateKind::TooLarge.into()
         } else {
             kind
         };
         if closes {
             late.close();
         }
-        late.taker = taker.or(late.taker);
+        late.taker = taker.map(|taker| *taker).or(late.taker);
         late.body_bytes_max = body_bytes_max.unwrap_or(late.body_bytes_max);
-        match kind {
+        let kind = match kind {
             Kind::Answered { status, body_bytes } => {
                 let logged = Logged::Kept(&late.kept);
                 cx.local.log(self.peer, logged, status, body_bytes);
                 self.after_answer(cx, late);
+                return Step::Consumed(0);
             }
-            Kind::Stream {
+            Kind::Late(kind) => Some(*kind),
+            Kind::Nothing => None,
+        };
+        match kind {
+            Some(LateKind::Stream {
                 status,
                 source,
                 framing,
-            } => {
+            }) => {
                 self.phase =
                     Phase::Stream(Box::new(Streaming::new(source, status, framing, late, cx)));
             }
-            Kind::Upgrade(session) => {
+            Some(LateKind::Upgrade(session)) => {
                 let logged = Logged::Kept(&late.kept);
                 cx.local
                     .log(self.peer, logged, Status::SWITCHING_PROTOCOLS, 0);
                 self.phase = Phase::Upgraded(session);
             }
-            Kind::TooLarge => {
+            Some(LateKind::TooLarge) => {
                 let why = "the body is longer than is allowed here";
                 let refusal = Refusal::new(Status::CONTENT_TOO_LARGE, why);
                 self.refuse_late(cx, &late, refusal);
                 return Step::Over;
             }
-            Kind::Job(job) if is_ok => {
+            Some(LateKind::Job(job)) if is_ok => {
                 self.phase = Phase::Job(Box::new(late));
                 return Step::Job(0, job);
             }
-            Kind::Receive if is_ok && late.taker.is_some() => {
+            Some(LateKind::Receive) if is_ok && late.taker.is_some() => {
                 self.phase = Phase::Receive(Box::new(Receiving::new(late, cx)));
             }
             // The handler failed, or dropped its responder.
-            Kind::Job(_) | Kind::Receive | Kind::Nothing => {
+            Some(LateKind::Job(_) | LateKind::Receive) | None => {
                 late.taker = None;
                 return self.respond_late(cx, late, internal_error());
             }

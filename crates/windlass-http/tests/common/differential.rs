@@ -190,7 +190,7 @@ impl Handler for Exercise {
                 }),
             ),
             "/receive-error" => Ok(response.receive(Sink::default(), |_, _, response| {
-                drop(response);
+                let _unused = response;
                 Err(ResponseError::HeaderName)
             })),
             "/upload" => {
@@ -319,7 +319,7 @@ struct Uploaded {
 impl BodySink for Sink {
     fn is_ready(&mut self, notify: &mut Notify<'_, '_>) -> bool {
         self.asked += 1;
-        if self.asked % 3 == 0 {
+        if self.asked.is_multiple_of(3) {
             notify.notifier().notify();
             return false;
         }

@@ -188,3 +188,33 @@ fn accept_errors_are_sorted_by_what_to_do() {
     assert!(matches!(error, AcceptError::Listener(_)));
     assert!(Error::source(&error).is_some());
 }
+
+#[test]
+fn a_group_shares_one_address_and_keeps_others_out() {
+    let options = ListenOptions::default();
+    let group = listen_group(&LOCALHOST, 3, options).expect("listen");
+    let addr = local_addr(group[0].as_fd())
+        .expect("name")
+        .expect("an Internet address");
+    for fd in &group {
+        assert_eq!(local_addr(fd.as_fd()).expect("name"), Some(addr));
+    }
+    for other in [
+        listen_group(&addr, 3, options),
+        listen_group(&addr, 1, options),
+        listen(&addr, options).map(|fd| vec![fd]),
+    ] {
+        let error = other.expect_err("the address is taken");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+    let _clients: Vec<_> = (0..200).map(|_| connect(&addr).expect("connect")).collect();
+    let mut accepted = [0_usize; 3];
+    while accepted.iter().sum::<usize>() < 200 {
+        for (fd, count) in group.iter().zip(&mut accepted) {
+            while accept(fd.as_fd()).expect("accept").is_some() {
+                *count += 1;
+            }
+        }
+    }
+    assert!(accepted.iter().all(|&count| count > 0), "{accepted:?}");
+}

@@ -9,7 +9,7 @@ use crate::demultiplexer::BackendConfig;
 use crate::event_loop::golden_rule::Origin;
 
 /// How a loop behaves; fixed for its life.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LoopConfig {
     /// Priorities, dispatch limit, starvation bound (default: one priority).
     pub engine: EngineConfig,

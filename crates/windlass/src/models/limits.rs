@@ -1,6 +1,5 @@
-//! Limits that every model obeys, and what a server reports at its end.
+//! Limits that every model obeys.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::session::OutputLimits;
@@ -8,7 +7,8 @@ use crate::session::OutputLimits;
 /// What a server takes on, and for how long. `None` switches a time limit off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; beyond that none is accepted until one ends (default 65,536).
+    /// Connections of the whole server at once; beyond that none is accepted until one ends
+    /// (default 65,536).
     pub connections_max: usize,
     /// When the output of one connection is full: then nothing more is read from it.
     pub output: OutputLimits,
@@ -36,51 +36,5 @@ impl Default for Limits {
             linger_bytes_max: 8 * 1024 * 1024,
             stop_deadline: Duration::from_secs(10),
         }
-    }
-}
-
-/// What a server did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerReport {
-    /// Connections that were accepted.
-    pub accepted: u64,
-    /// Connections that ended by a reset or another error.
-    pub failed: u64,
-    /// Connections that were cut because the graceful stop took too long, or was called off.
-    pub cut: u64,
-    /// Connections that ended because the service or a session panicked.
-    pub panics: u64,
-    /// Connections whose peer took nothing of the output for too long.
-    pub write_stalls: u64,
-    /// Files that became shorter while they were sent; the connection ended at once.
-    pub truncated_files: u64,
-    /// How often accepting was paused because descriptors or memory had run out.
-    pub accept_pauses: u64,
-    /// Bytes read.
-    pub received_bytes: u64,
-    /// Bytes written.
-    pub sent_bytes: u64,
-}
-
-impl fmt::Display for ServerReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} connections, {} bytes received, {} sent",
-            self.accepted, self.received_bytes, self.sent_bytes
-        )?;
-        for (count, what) in [
-            (self.failed, "failed"),
-            (self.cut, "cut at the stop"),
-            (self.panics, "ended by a panic"),
-            (self.write_stalls, "stalled"),
-            (self.truncated_files, "files truncated while sent"),
-            (self.accept_pauses, "pauses without descriptors"),
-        ] {
-            if count > 0 {
-                write!(f, ", {count} {what}")?;
-            }
-        }
-        Ok(())
     }
 }

@@ -1,26 +1,30 @@
 //! Single loop: the model in which one reactor thread does everything.
 
 mod acceptor;
+mod book;
 mod connection;
 mod flush;
+mod server_loop;
 mod state;
 
-use std::error::Error;
-use std::net::{SocketAddr, TcpListener};
+use std::fmt;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::{fmt, io};
 
-use windlass_core::Trigger;
-use windlass_sys::net::{self, ListenOptions};
+use windlass_sys::net::UnixOptions;
 
-use self::acceptor::Acceptor;
+pub(super) use self::server_loop::ServerLoop;
+pub(super) use self::state::LoopParts;
 pub use self::state::ServerState;
 
-use crate::event_loop::{
-    EventLoop, IoOptions, LoopConfig, OpenError, PostError, Poster, Reactor, RunError,
-};
-use crate::models::limits::{Limits, ServerReport};
+use crate::event_loop::{LoopConfig, Reactor, RunError};
+use crate::models::group::Group;
+use crate::models::handle::{LoopHandle, StopHandle};
+use crate::models::limits::Limits;
+use crate::models::listening::{BindError, Listening, Opened};
+use crate::models::report::{CutConnection, ServerReport};
 use crate::pool::{PoolConfig, WorkerPool};
 use crate::session::Service;
 
@@ -43,20 +47,19 @@ use crate::session::Service;
 /// Input is read into one buffer that all connections share, output is written to another; only
 /// what is left over (half a request, an answer the socket did not take) is kept by the connection.
 pub struct SingleLoop<V: Service> {
-    event_loop: EventLoop<'static, ServerState<V>>,
-    state: ServerState<V>,
+    server: ServerLoop<V>,
+    group: Arc<Group<V>>,
     addrs: Vec<SocketAddr>,
 }
 
 /// Builds a [`SingleLoop`].
 #[derive(Debug)]
 pub struct SingleLoopBuilder<V> {
-    service: Arc<V>,
-    limits: Limits,
-    config: LoopConfig,
+    pub(super) service: Arc<V>,
+    pub(super) limits: Limits,
+    pub(super) config: LoopConfig,
     pool: Option<WorkerPool>,
-    addrs: Vec<SocketAddr>,
-    listeners: Vec<OwnedFd>,
+    pub(super) listening: Listening,
 }
 
 impl<V: Service> SingleLoop<V> {
@@ -67,12 +70,11 @@ impl<V: Service> SingleLoop<V> {
             limits: Limits::default(),
             config: LoopConfig::default(),
             pool: None,
-            addrs: Vec::new(),
-            listeners: Vec::new(),
+            listening: Listening::default(),
         }
     }
 
-    /// The addresses that are listened on, with the ports that were chosen.
+    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
     #[must_use]
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addrs
@@ -80,15 +82,19 @@ impl<V: Service> SingleLoop<V> {
 
     /// The loop, to register other sources with: signals, timers.
     pub fn reactor(&mut self) -> &mut Reactor<'static, ServerState<V>> {
-        &mut self.event_loop
+        &mut self.server.event_loop
     }
 
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle<V> {
-        StopHandle {
-            poster: self.event_loop.poster(),
-        }
+        StopHandle::new(Arc::clone(&self.group))
+    }
+
+    /// Reaches the server's loops from any thread or handler: here one.
+    #[must_use]
+    pub fn handles(&self) -> Vec<LoopHandle<V>> {
+        self.group.handles().to_vec()
     }
 
     /// Serves until it is stopped; answers what was done.
@@ -97,8 +103,14 @@ impl<V: Service> SingleLoop<V> {
     ///
     /// If waiting fails.
     pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        self.event_loop.run(&mut self.state)?;
-        Ok(self.state.report())
+        self.server.run()?;
+        Ok(self.server.state.report())
+    }
+
+    /// What the stop cut, up to 32 connections.
+    #[must_use]
+    pub fn cut_connections(&self) -> &[CutConnection] {
+        self.server.state.cut_connections()
     }
 }
 
@@ -106,14 +118,24 @@ impl<V: Service> SingleLoopBuilder<V> {
     /// Listens on `addr`; port 0 is chosen by the system. May be called several times.
     #[must_use]
     pub fn listen(mut self, addr: SocketAddr) -> Self {
-        self.addrs.push(addr);
+        self.listening.addrs.push(addr);
         self
     }
 
-    /// Accepts from a socket that listens already; it is made non-blocking.
+    /// Listens on a Unix socket at `path`, or at the abstract name behind an `@`. May be called
+    /// several times. The file of a dead server is replaced; the server's own is removed when it
+    /// closes its listeners.
+    #[must_use]
+    pub fn listen_unix(mut self, path: impl Into<PathBuf>, options: UnixOptions) -> Self {
+        self.listening.paths.push((path.into(), options));
+        self
+    }
+
+    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
+    /// times.
     #[must_use]
     pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
-        self.listeners.push(listener.into());
+        self.listening.listeners.push(listener.into());
         self
     }
 
@@ -144,56 +166,40 @@ impl<V: Service> SingleLoopBuilder<V> {
     /// # Errors
     ///
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
-    pub fn build(self) -> Result<SingleLoop<V>, BindError> {
-        let pool = match self.pool {
+    pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
+        let group = Arc::new(Group::new(1, self.limits.connections_max));
+        let mut opened = std::mem::take(&mut self.listening).open(1)?;
+        let parts = self.parts(&group, &opened)?(0);
+        let sockets = opened.loops.pop().unwrap_or_default();
+        let server = ServerLoop::open(parts, self.config, sockets)?;
+        group.set_handles(vec![server.handle()]);
+        Ok(SingleLoop {
+            server,
+            group,
+            addrs: opened.addrs,
+        })
+    }
+
+    /// What makes the parts of each loop of `group`.
+    pub(super) fn parts(
+        &mut self,
+        group: &Arc<Group<V>>,
+        opened: &Opened,
+    ) -> Result<impl Fn(usize) -> LoopParts<V> + use<V>, BindError> {
+        let pool = match self.pool.take() {
             Some(pool) => pool,
             None => WorkerPool::new(PoolConfig::default()).map_err(BindError::Pool)?,
         };
-        let mut event_loop = EventLoop::with_config(self.config).map_err(BindError::Loop)?;
-        let mut listeners = self.listeners;
-        for addr in self.addrs {
-            let listener = net::listen(&addr, ListenOptions::default())
-                .map_err(|source| BindError::Listen { addr, source })?;
-            listeners.push(listener);
-        }
-        let trigger = if event_loop.features().edge_triggered {
-            Trigger::Edge
-        } else {
-            Trigger::Level
-        };
-        let mut state = ServerState::new(
-            self.service,
-            self.limits,
-            pool,
-            trigger,
-            event_loop.wake_flag(),
-        );
-        let mut addrs = Vec::new();
-        for listener in listeners {
-            let registered = TcpListener::from(listener);
-            // A socket of another family has no such address.
-            addrs.extend(registered.local_addr());
-            registered
-                .set_nonblocking(true)
-                .map_err(BindError::Register)?;
-            let label = registered
-                .local_addr()
-                .map(|addr| format!("listener {addr}"));
-            let options = IoOptions {
-                label: Some(label.unwrap_or_else(|_| "listener".into()).into()),
-                ..IoOptions::default()
-            };
-            let acceptor = Box::new(Acceptor::new(registered.into()));
-            let event = event_loop
-                .register_handler(acceptor, options)
-                .map_err(|error| BindError::Register(error.into()))?;
-            state.acceptors.push(event);
-        }
-        state.watch_turns(&mut event_loop);
-        Ok(SingleLoop {
-            event_loop,
-            state,
-            addrs,
+        let (service, limits) = (Arc::clone(&self.service), self.limits);
+        let files: Vec<_> = opened.files.iter().map(Arc::downgrade).collect();
+        let group = Arc::clone(group);
+        Ok(move |index| LoopParts {
+            service: Arc::clone(&service),
+            limits,
+            pool: pool.clone(),
+            group: Arc::clone(&group),
+            index,
+            files: files.clone(),
         })
     }
 }
@@ -203,76 +209,5 @@ impl<V: Service> fmt::Debug for SingleLoop<V> {
         f.debug_struct("SingleLoop")
             .field("addrs", &self.addrs)
             .finish_non_exhaustive()
-    }
-}
-
-/// Stops a server, from any thread or handler.
-pub struct StopHandle<V: Service> {
-    poster: Poster<'static, ServerState<V>>,
-}
-
-impl<V: Service> StopHandle<V> {
-    /// Begins a graceful stop: no connection is accepted any more, idle ones are closed, those
-    /// that answer finish, and after [`Limits::stop_deadline`] the rest is cut. A second call cuts
-    /// at once.
-    ///
-    /// # Errors
-    ///
-    /// If the server is gone.
-    pub fn stop(&self) -> Result<(), PostError> {
-        self.poster.post(|state, cx| state.stop(cx))
-    }
-}
-
-impl<V: Service> Clone for StopHandle<V> {
-    fn clone(&self) -> Self {
-        Self {
-            poster: self.poster.clone(),
-        }
-    }
-}
-
-impl<V: Service> fmt::Debug for StopHandle<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StopHandle").finish_non_exhaustive()
-    }
-}
-
-/// A server that could not be built.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BindError {
-    /// An address can't be listened on.
-    Listen {
-        /// Which one.
-        addr: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
-    /// The loop can't be opened.
-    Loop(OpenError),
-    /// The worker pool can't be started.
-    Pool(io::Error),
-    /// A listener can't be watched.
-    Register(io::Error),
-}
-
-impl fmt::Display for BindError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Listen { addr, .. } => write!(f, "listen on {addr}"),
-            Self::Loop(_) => f.write_str("open the server's event loop"),
-            Self::Pool(_) => f.write_str("start the server's worker pool"),
-            Self::Register(_) => f.write_str("watch a listener"),
-        }
-    }
-}
-
-impl Error for BindError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(match self {
-            Self::Listen { source, .. } | Self::Pool(source) | Self::Register(source) => source,
-            Self::Loop(source) => source,
-        })
     }
 }

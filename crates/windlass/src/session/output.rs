@@ -129,6 +129,12 @@ impl Output {
         }
     }
 
+    /// Its marks.
+    #[must_use]
+    pub fn limits(&self) -> OutputLimits {
+        self.limits
+    }
+
     /// How many bytes are queued, file segments included.
     #[must_use]
     pub fn queued_bytes(&self) -> u64 {
@@ -173,6 +179,14 @@ impl Output {
                 len: *len,
             },
         })
+    }
+
+    /// All that is queued, if it is bytes that were copied and nothing else.
+    #[must_use]
+    #[inline]
+    pub fn as_copied(&self) -> Option<&[u8]> {
+        let tail = &self.bytes[self.bytes_sent..];
+        (self.segments.is_empty() && !tail.is_empty()).then_some(tail)
     }
 
     /// Whether more is queued behind the front (a driver may then ask the kernel to wait for it).

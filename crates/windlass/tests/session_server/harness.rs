@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use windlass::models::{Limits, ServerReport, SingleLoop};
+use windlass::models::{Limits, MultiLoop, ServerReport, SingleLoop, StopHandle};
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
 use windlass_sys::net::{self, ListenOptions};
@@ -22,6 +23,9 @@ const HANG_LIMIT: Duration = Duration::from_secs(180);
 
 /// A concurrency model that serves sessions.
 pub(crate) trait Model {
+    /// The module of its tests.
+    const NAME: &str;
+
     /// Starts to serve `service`, accepting from `listeners`, in threads of its own.
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started;
 }
@@ -46,10 +50,10 @@ pub(crate) struct Started {
 pub(crate) struct Single;
 
 impl Model for Single {
+    const NAME: &str = "single_loop";
+
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
-        let (send_stop, stop) = mpsc::channel();
-        let (send_report, report) = mpsc::channel();
-        thread::spawn(move || {
+        serve_in_thread(move |tell| {
             let mut builder = SingleLoop::builder(service).limits(options.limits);
             for listener in listeners {
                 builder = builder.listener(listener);
@@ -58,21 +62,54 @@ impl Model for Single {
                 builder = builder.pool(pool);
             }
             let mut server = builder.build().expect("build");
-            send_stop
-                .send(server.stop_handle())
-                .expect("the starter waits");
-            let report = server.run().expect("run");
-            drop(server);
-            // The test may have ended without it.
-            let _ = send_report.send(report);
-        });
-        let handle = stop.recv_timeout(PATIENCE).expect("the server starts");
-        let stop = Box::new(move || {
-            // Ended already.
-            let _ = handle.stop();
-        });
-        Started { stop, report }
+            tell(server.stop_handle());
+            server.run().expect("run")
+        })
     }
+}
+
+/// Two loops.
+#[derive(Debug)]
+pub(crate) struct Multi;
+
+impl Model for Multi {
+    const NAME: &str = "multi_loop";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        serve_in_thread(move |tell| {
+            let mut builder = MultiLoop::builder(service)
+                .loops(NonZeroUsize::new(2).expect("not zero"))
+                .limits(options.limits);
+            for listener in listeners {
+                builder = builder.listener(listener);
+            }
+            if let Some(pool) = options.pool {
+                builder = builder.pool(pool);
+            }
+            let mut server = builder.build().expect("build");
+            tell(server.stop_handle());
+            server.run().expect("run")
+        })
+    }
+}
+
+/// Runs `serve`, which tells how it is stopped, in a thread.
+fn serve_in_thread<V: Service>(
+    serve: impl FnOnce(&dyn Fn(StopHandle<V>)) -> ServerReport + Send + 'static,
+) -> Started {
+    let (send_stop, stop) = mpsc::channel();
+    let (send_report, report) = mpsc::channel();
+    thread::spawn(move || {
+        let report = serve(&|handle| send_stop.send(handle).expect("the starter waits"));
+        // The test may have ended without it.
+        let _ = send_report.send(report);
+    });
+    let handle = stop.recv_timeout(PATIENCE).expect("the server starts");
+    let stop = Box::new(move || {
+        // Ended already.
+        let _ = handle.stop();
+    });
+    Started { stop, report }
 }
 
 /// A listener whose backlog takes all clients of a test.
@@ -250,14 +287,25 @@ pub(crate) fn is_child() -> bool {
 }
 
 /// Runs this program again for one test, with a limit of descriptors.
-pub(crate) fn spawn_self(test: &str, descriptors: u32) -> ChildGuard {
+pub(crate) fn spawn_self<M: Model>(claim: &str, descriptors: u32) -> ChildGuard {
+    spawn_self_with::<M>(claim, descriptors, &[])
+}
+
+/// The same, with `variables` in its environment.
+pub(crate) fn spawn_self_with<M: Model>(
+    claim: &str,
+    descriptors: u32,
+    variables: &[(&str, &str)],
+) -> ChildGuard {
+    let test = format!("{}::{claim}", M::NAME);
     let program = std::env::current_exe().expect("this program");
     let child = Command::new("sh")
         .arg("-c")
         .arg(format!("ulimit -n {descriptors} && exec \"$0\" \"$@\""))
         .arg(program)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .args(["--exact", &test, "--nocapture", "--test-threads=1"])
         .env(CHILD, "1")
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

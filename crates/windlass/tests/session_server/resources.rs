@@ -58,8 +58,7 @@ pub(crate) fn accepting_pauses_without_descriptors_and_resumes<M: Model>() {
         println!("accepted {}", report.accepted);
         return;
     }
-    let test = "single_loop::accepting_pauses_without_descriptors_and_resumes";
-    let mut child = spawn_self(test, 64);
+    let mut child = spawn_self::<M>("accepting_pauses_without_descriptors_and_resumes", 64);
     let mut output = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let mut value = |name: &str| -> String {
         let mut lines = output.by_ref().map(Result::unwrap);
@@ -115,7 +114,7 @@ pub(crate) fn accepting_pauses_without_descriptors_and_resumes<M: Model>() {
 }
 
 /// User and system time of a process, in hundredths of a second.
-fn cpu_ticks(pid: u32) -> u64 {
+pub(crate) fn cpu_ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit_once(") ").unwrap().1;
     let ticks = |at: usize| fields.split(' ').nth(at).unwrap().parse::<u64>().unwrap();
@@ -125,7 +124,7 @@ fn cpu_ticks(pid: u32) -> u64 {
 /// In a process of its own, as other tests open descriptors too.
 pub(crate) fn no_descriptor_is_left_behind<M: Model>() {
     if !is_child() {
-        let mut child = spawn_self("single_loop::no_descriptor_is_left_behind", 256);
+        let mut child = spawn_self::<M>("no_descriptor_is_left_behind", 256);
         let mut output = String::new();
         child
             .0

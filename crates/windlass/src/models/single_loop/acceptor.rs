@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::time::Duration;
 
 use windlass_core::{Disposition, Happened};
@@ -10,24 +11,30 @@ use windlass_sys::net::{self, AcceptError};
 use super::connection::Connection;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::models::listening::{ListenSocket, Sharing};
+use crate::models::room::Place;
 use crate::session::{Peer, Service};
 
 /// Accepts from one listener.
 pub(super) struct Acceptor {
-    listener: OwnedFd,
+    socket: Rc<ListenSocket>,
     pause: Duration,
+    waits_for_room: bool,
 }
 
 /// Connections accepted in one call: others have their turn after so many.
 const BATCH_MAX: usize = 64;
+/// The same if other loops accept from the same socket: who takes a batch leaves them idle.
+const SHARED_BATCH_MAX: usize = 1;
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(640);
 
 impl Acceptor {
-    pub(super) fn new(listener: OwnedFd) -> Self {
+    pub(super) fn new(socket: Rc<ListenSocket>) -> Self {
         Self {
-            listener,
+            socket,
             pause: PAUSE_MIN,
+            waits_for_room: false,
         }
     }
 
@@ -58,16 +65,25 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
         if state.is_stopping() {
             return Disposition::Remove;
         }
-        for _ in 0..BATCH_MAX {
-            if !state.has_room() {
-                // The next connection that ends enables it.
-                state.waits_for_room = true;
+        if std::mem::take(&mut self.waits_for_room) {
+            // It exists: its handler runs.
+            let event = cx.event();
+            let _ = cx.enable(event);
+        }
+        let batch_max = match self.socket.sharing {
+            Sharing::Own => BATCH_MAX,
+            Sharing::Duplicate | Sharing::Shared => SHARED_BATCH_MAX,
+        };
+        for _ in 0..batch_max {
+            let Some(place) = state.take_place(cx.event()) else {
+                // Activated when there is some.
+                self.waits_for_room = true;
                 return Disposition::Disable;
-            }
-            match net::accept(self.listener.as_fd()) {
+            };
+            match net::accept(self.socket.fd.as_fd()) {
                 Ok(Some((socket, remote))) => {
                     self.pause = PAUSE_MIN;
-                    open(state, cx, socket, Peer::new(remote));
+                    open(state, cx, socket, Peer::new(remote), place);
                 }
                 Ok(None) => break,
                 // That one connection is gone already.
@@ -83,7 +99,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
     }
 
     fn get_handle(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.listener.as_fd())
+        Some(self.socket.fd.as_fd())
     }
 }
 
@@ -92,6 +108,7 @@ fn open<V: Service>(
     cx: &mut Context<'_, 'static, ServerState<V>>,
     socket: OwnedFd,
     peer: Peer,
+    place: Place,
 ) {
     state.counts.accepted += 1;
     // Not a TCP socket, or gone already: it works without, or the first read says so.
@@ -107,7 +124,7 @@ fn open<V: Service>(
     };
     let deadline = crate::session::Session::deadline(&session);
     let trigger = state.trigger;
-    let connection = Connection::<V>::new(socket, session, state.guard(), &peer, trigger);
+    let connection = Connection::<V>::new(socket, session, state.enter(peer, now, place), trigger);
     let options = IoOptions {
         interest: connection.interest(),
         trigger,

@@ -11,23 +11,27 @@
 //! Closing (output still queued) ──▶ Lingering (sending side closed) ──▶ gone
 //! ```
 
+mod ending;
+mod job;
+mod waiting;
+
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use windlass_core::{Disposition, EventId, Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
+use super::book::Entry;
 use super::flush::{FlushError, Flushed, flush};
-use super::state::{OpenGuard, ServerState};
+use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
-use crate::pool::{Outcome, SubmitErrorKind};
+use crate::models::report::ConnectionPhase;
 use crate::session::{
-    Input, Job, JobFailed, JobResult, Next, Notifier, Now, Output, Peer, Progress, Service,
-    Session, SessionContext, Wakeups,
+    Input, Job, JobResult, Next, Notifier, Now, Output, Progress, Service, Session, SessionContext,
+    Wakeups,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -55,7 +59,7 @@ pub(super) struct Connection<V: Service> {
     armed: Instant,
     /// When the peer last took some of the queued output.
     progress_at: Instant,
-    _guard: OpenGuard,
+    entry: Entry,
 }
 
 enum Phase {
@@ -94,15 +98,12 @@ type Step = Result<(), Gone>;
 
 /// How often a session may go on at once while its output drains at once.
 const ROUNDS_MAX: u32 = 16;
-/// When a job that found the pool full is tried again.
-const POOL_RETRY: Duration = Duration::from_millis(2);
 
 impl<V: Service> Connection<V> {
     pub(super) fn new(
         socket: OwnedFd,
         session: V::Session,
-        guard: OpenGuard,
-        peer: &Peer,
+        entry: Entry,
         trigger: Trigger,
     ) -> Self {
         let edge = trigger == Trigger::Edge;
@@ -118,27 +119,16 @@ impl<V: Service> Connection<V> {
             input_ended: false,
             stop_told: false,
             paused: false,
-            is_tcp: peer.remote.is_some(),
+            is_tcp: entry.peer().remote.is_some(),
             ready: Readiness::NONE,
             progress_at: Instant::ZERO,
-            _guard: guard,
+            entry,
         }
     }
 
     /// What it waits for.
     pub(super) fn interest(&self) -> Interest {
         self.interest
-    }
-
-    /// What to ask for to read. With edges also the peer's close, and urgent data, at which a read
-    /// stops: if neither was reported, a read that filled less than its room has taken all there
-    /// was, and what comes later is reported.
-    fn reading(edge: bool) -> Interest {
-        if edge {
-            Interest::READ | Interest::PEER_CLOSED | Interest::PRIORITY
-        } else {
-            Interest::READ
-        }
     }
 
     fn step(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, what: Happened) -> Step {
@@ -206,19 +196,6 @@ impl<V: Service> Connection<V> {
                 self.advance(state, cx, have + count, now)
             }
             Err(_) => self.fail(state),
-        }
-    }
-
-    /// Notes whether there may be more to read: a full buffer may have left some, and so may any
-    /// read when a close or urgent data was reported, or when the socket is not TCP (a Unix
-    /// socket's reads end where descriptors were sent).
-    #[inline]
-    fn note_received(&mut self, count: usize, room_len: usize) {
-        let more =
-            Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR | Readiness::PRIORITY;
-        let all = self.is_tcp && count < room_len && !self.ready.intersects(more);
-        if count == 0 || all {
-            self.ready = self.ready.without(Readiness::READ);
         }
     }
 
@@ -293,6 +270,7 @@ impl<V: Service> Connection<V> {
         match next {
             // It goes on waiting for its job.
             Next::Read | Next::Flush | Next::Wait if self.has_job() => {}
+            Next::Read if matches!(self.phase, Phase::Reading) => {}
             Next::Read => self.phase = Phase::Reading,
             Next::Flush => self.phase = Phase::Flushing,
             Next::Wait => self.phase = Phase::Waiting,
@@ -309,35 +287,6 @@ impl<V: Service> Connection<V> {
                 return Err(Gone);
             }
         }
-        Ok(())
-    }
-
-    fn has_job(&self) -> bool {
-        matches!(self.phase, Phase::Working(_) | Phase::Queued(_))
-    }
-
-    /// Hands a job to the pool; its result activates this connection's event.
-    fn start_job(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, job: Job) -> Step {
-        let result = Rc::new(Cell::new(None));
-        let (event, slot) = (cx.event(), Rc::clone(&result));
-        let submitted = cx.submit_job(&state.pool, job, move |_, cx, outcome| {
-            slot.set(Some(match outcome {
-                Outcome::Done(result) => result,
-                // Neither is a result that a session gave out: it takes them for a failure.
-                Outcome::Panicked(panic) => Box::new(JobFailed::Panicked(panic)),
-                Outcome::Cancelled => Box::new(JobFailed::Cancelled),
-            }));
-            // Gone: the connection ended meanwhile.
-            let _ = cx.activate(event, 1);
-        });
-        self.phase = match submitted {
-            Ok(_) => Phase::Working(result),
-            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
-                Phase::Queued(error.rejected.0)
-            }
-            // The pool is shut down: nobody will do it.
-            Err(_) => return self.fail(state),
-        };
         Ok(())
     }
 
@@ -364,7 +313,7 @@ impl<V: Service> Connection<V> {
             let len = self.unpack(state);
             self.advance(state, cx, len, now)?;
         }
-        if state.is_stopping() && !self.stop_told {
+        if state.ends_connections() && !self.stop_told {
             self.stop_told = true;
             if matches!(self.phase, Phase::Lingering { .. }) {
                 // Fully answered: the peer's close is not waited for.
@@ -377,35 +326,12 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    fn stop(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
-        let unread = self.unread();
-        let make = notifier_maker(state, cx.event());
-        let slots = (&mut self.output, &mut self.notifier);
-        let mut session_cx = context(slots, &make, state, now);
-        let next = self.session.stop(&mut session_cx);
-        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
-        self.follow(state, cx, next)?;
-        if was_idle {
-            return self.close_idle(state);
-        }
-        self.go_on(state, cx, now, unread)
-    }
-
     /// Whether a session that answers "more input" to something else must be given what is left:
     /// it waited for something else and may not have looked at it.
     fn unread(&self) -> Unread {
         match self.phase {
             Phase::Flushing | Phase::Waiting => Unread::ToGive,
             _ => Unread::Known,
-        }
-    }
-
-    /// Closes without waiting for the peer to close too, unless it has just sent something: then
-    /// the close would be a reset, which may wipe an answer that it has not read yet.
-    fn close_idle(&self, state: &mut ServerState<V>) -> Step {
-        match net::recv(self.socket.as_fd(), &mut state.input) {
-            Ok(Some(count)) if count > 0 => Ok(()),
-            _ => Err(Gone),
         }
     }
 
@@ -427,48 +353,6 @@ impl<V: Service> Connection<V> {
         if goes_on {
             let len = self.unpack(state);
             self.advance(state, cx, len, now)?;
-        }
-        Ok(())
-    }
-
-    fn on_deadline(&mut self, state: &mut ServerState<V>, cx: &mut Cx<'_, V>, now: Now) -> Step {
-        let time = now.monotonic;
-        if let Phase::Lingering { until, .. } = self.phase {
-            return if until <= time { Err(Gone) } else { Ok(()) };
-        }
-        if self.stall_deadline(state) <= time {
-            state.counts.write_stalls += 1;
-            let _ = net::set_linger_zero(self.socket.as_fd());
-            return Err(Gone);
-        }
-        if let Phase::Queued(_) = self.phase
-            && let Phase::Queued(job) = std::mem::replace(&mut self.phase, Phase::Reading)
-        {
-            self.start_job(state, cx, job)?;
-        }
-        if self
-            .session
-            .deadline()
-            .is_some_and(|deadline| deadline <= time)
-            && !matches!(self.phase, Phase::Closing { .. })
-        {
-            let unread = self.unread();
-            let make = notifier_maker(state, cx.event());
-            let slots = (&mut self.output, &mut self.notifier);
-            let mut session_cx = context(slots, &make, state, now);
-            let next = self.session.expire(&mut session_cx);
-            self.follow(state, cx, next)?;
-            if !matches!(self.phase, Phase::Closing { .. })
-                && self
-                    .session
-                    .deadline()
-                    .is_some_and(|deadline| deadline <= time)
-            {
-                // It would expire again and again.
-                let left_bytes = state.limits.linger_bytes_max;
-                self.phase = Phase::Closing { left_bytes };
-            }
-            self.go_on(state, cx, now, unread)?;
         }
         Ok(())
     }
@@ -518,144 +402,15 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
-    /// Goes on closing, if that is what it does.
-    #[inline]
-    fn settle(&mut self, state: &ServerState<V>, now: Now) -> Step {
-        let Phase::Closing { left_bytes } = self.phase else {
-            return Ok(());
-        };
-        if self.output.is_some() {
-            return Ok(());
+    /// What it is at, for who asks.
+    fn phase(&self) -> ConnectionPhase {
+        match self.phase {
+            Phase::Lingering { .. } => ConnectionPhase::Lingering,
+            Phase::Working(_) | Phase::Queued(_) => ConnectionPhase::WaitingForJob,
+            _ if self.output.is_some() => ConnectionPhase::Answering,
+            Phase::Waiting => ConnectionPhase::Waiting,
+            _ => ConnectionPhase::Reading,
         }
-        if self.input_ended {
-            return Err(Gone);
-        }
-        self.carry = Vec::new();
-        if net::shutdown_write(self.socket.as_fd()).is_err() {
-            return Err(Gone);
-        }
-        self.phase = Phase::Lingering {
-            until: now.monotonic + state.limits.linger_timeout,
-            left_bytes,
-        };
-        Ok(())
-    }
-
-    /// Drops what the peer still sends, until it closes too or has sent too much.
-    fn discard(&mut self, state: &mut ServerState<V>) -> Step {
-        let (left_bytes, is_last) = match &mut self.phase {
-            Phase::Closing { left_bytes } => (left_bytes, false),
-            Phase::Lingering { left_bytes, .. } => (left_bytes, true),
-            _ => return Ok(()),
-        };
-        match net::recv(self.socket.as_fd(), &mut state.input) {
-            Ok(None) => {
-                self.ready = self.ready.without(Readiness::READ);
-                Ok(())
-            }
-            Ok(Some(count)) if count > 0 && count as u64 <= *left_bytes => {
-                *left_bytes -= count as u64;
-                self.note_received(count, state.input.len());
-                Ok(())
-            }
-            Ok(_) if is_last => Err(Gone),
-            Ok(Some(count)) => {
-                // The output is still owed.
-                *left_bytes = 0;
-                self.input_ended = count == 0;
-                Ok(())
-            }
-            Err(_) if is_last => Err(Gone),
-            Err(_) => self.fail(state),
-        }
-    }
-
-    fn fail(&self, state: &mut ServerState<V>) -> Step {
-        state.counts.failed += 1;
-        Err(Gone)
-    }
-
-    /// Whether the queued output has drained so far that its producer may go on.
-    fn is_low(&self) -> bool {
-        self.output.as_ref().is_none_or(|output| output.is_low())
-    }
-
-    /// When the peer will have taken nothing for too long.
-    fn stall_deadline(&self, state: &ServerState<V>) -> Instant {
-        match (&self.output, state.limits.write_stall_timeout) {
-            (Some(_), Some(timeout)) => self.progress_at + timeout,
-            _ => Instant::FAR,
-        }
-    }
-
-    /// Watches for what it waits for now; what it is ready for already and edges do not report
-    /// again has its turn later.
-    #[inline]
-    fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
-        let edge = state.trigger == Trigger::Edge;
-        let (mut full, mut low) = (false, true);
-        if let Some(output) = &self.output {
-            (full, low) = (output.is_full(), output.is_low());
-        }
-        self.paused = full || self.paused && !low;
-        let reads = match self.phase {
-            Phase::Reading => !self.input_ended && !self.paused,
-            Phase::Waiting => {
-                !self.input_ended && !self.paused && self.carry.len() < state.input.len()
-            }
-            Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
-            Phase::Lingering { .. } => true,
-            _ => false,
-        };
-        let mut interest = Interest::NONE;
-        if reads {
-            interest |= Self::reading(edge);
-        }
-        if self.output.is_some() {
-            interest |= Interest::WRITE;
-        }
-        if interest != self.interest {
-            self.interest = interest;
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.set_interest(event, interest);
-        }
-        if !edge {
-            self.ready = Readiness::NONE;
-        } else if self.ready.intersects(Readiness::READ) && interest.contains(Interest::READ)
-            || self.ready.intersects(Readiness::WRITE) && interest.contains(Interest::WRITE)
-        {
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.activate(event, 1);
-        }
-    }
-
-    /// Arms the event's timer for the first of its deadlines.
-    #[inline]
-    fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
-        let mut deadline = match self.phase {
-            Phase::Lingering { until, .. } => until,
-            Phase::Closing { .. } => Instant::FAR,
-            Phase::Queued(_) => cx.now() + POOL_RETRY,
-            _ => self.session.deadline().unwrap_or(Instant::FAR),
-        };
-        if self.output.is_some() {
-            deadline = deadline.min(self.stall_deadline(state));
-        }
-        // A later deadline needs no other timer: at the old one it is seen that nothing is due.
-        // So a connection that is served again and again leaves its timer alone.
-        if deadline == self.armed || deadline > self.armed && deadline != Instant::FAR {
-            return;
-        }
-        self.armed = deadline;
-        let event = cx.event();
-        // It exists: its handler runs.
-        let _ = if deadline == Instant::FAR {
-            cx.disarm(event).map(drop)
-        } else {
-            cx.arm_at(event, deadline)
-        };
     }
 }
 
@@ -687,6 +442,18 @@ fn notifier_maker<V: Service>(
 fn notifier_of(flag: &Arc<WakeFlag>, event: EventId) -> Notifier {
     let flag = Arc::clone(flag);
     Notifier::new(move || flag.complete(event))
+}
+
+impl<V: Service> Drop for Connection<V> {
+    fn drop(&mut self) {
+        self.entry.note_end(|| {
+            let queued_bytes = self
+                .output
+                .as_ref()
+                .map_or(0, |output| output.queued_bytes());
+            (self.phase(), queued_bytes)
+        });
+    }
 }
 
 impl<V: Service> EventHandler<'static, ServerState<V>> for Connection<V> {

@@ -1,20 +1,29 @@
 //! What all connections of one loop share.
 
-use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::{self, Rc};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use windlass_core::{Disposition, EventId, Instant, Trigger};
+use windlass_core::{Disposition, EventId, Instant, Trigger, WatcherId};
 use windlass_sys::clock;
+use windlass_sys::net::SocketFile;
 
+use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
-use crate::models::limits::{Limits, ServerReport};
+use crate::models::group::Group;
+use crate::models::limits::Limits;
+use crate::models::listening::{ListenSocket, Sharing};
+use crate::models::report::{CutConnection, ServerReport};
+use crate::models::room::Place;
 use crate::pool::WorkerPool;
-use crate::session::{Now, Output, Service};
+use crate::session::{Now, Output, Peer, Service};
 
-/// The program state of a [`SingleLoop`](super::SingleLoop)'s event loop: opaque, but that a
-/// handler can [stop](Self::stop) the server through it.
+/// The program state of each event loop of a server. Handlers that are registered beside the
+/// server's own, and closures that are [posted](crate::models::LoopHandle::post), reach through it
+/// the loop's numbers, its service, and the server's stop.
 pub struct ServerState<V: Service> {
     pub(super) service: Arc<V>,
     pub(super) local: V::Local,
@@ -25,13 +34,20 @@ pub struct ServerState<V: Service> {
     /// Output is written to this; empty between two calls.
     pub(super) output: Output,
     pub(super) counts: ServerReport,
-    /// Connections that are open; each holds one clone.
-    open: Rc<Cell<usize>>,
+    pub(super) group: Arc<Group<V>>,
+    /// The loop's place in the group.
+    index: usize,
+    book: Rc<Book>,
+    cuts: Vec<CutConnection>,
     /// The connections' events by slot; may name some that are gone.
     connections: Vec<Option<EventId>>,
     pub(super) acceptors: Vec<EventId>,
-    /// Whether an acceptor pauses because there are too many connections.
-    pub(super) waits_for_room: bool,
+    /// What they accept from.
+    pub(super) listeners: Vec<rc::Weak<ListenSocket>>,
+    /// Those of the server's Unix listeners.
+    files: Vec<Weak<SocketFile>>,
+    settle_hook: Option<WatcherId>,
+    end_hook: Option<WatcherId>,
     /// How connections are watched: for edges where the back end can, which spares the kernel a
     /// second look at each socket that it reported.
     pub(super) trigger: Trigger,
@@ -44,18 +60,23 @@ pub struct ServerState<V: Service> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Serving,
-    Stopping,
-    Stopped,
+    /// The loop's listeners are closed, but perhaps not yet those of others.
+    Closing,
+    /// Nobody accepts any more; connections are told to end.
+    Ending,
+    /// What was left is cut.
+    Cut,
 }
 
-/// Counts a connection as open while it lives.
-#[derive(Debug)]
-pub(super) struct OpenGuard(Rc<Cell<usize>>);
-
-impl Drop for OpenGuard {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
+/// What a loop of a server is made of.
+pub(in crate::models) struct LoopParts<V: Service> {
+    pub(in crate::models) service: Arc<V>,
+    pub(in crate::models) limits: Limits,
+    pub(in crate::models) pool: WorkerPool,
+    pub(in crate::models) group: Arc<Group<V>>,
+    /// Its place in the group.
+    pub(in crate::models) index: usize,
+    pub(in crate::models) files: Vec<Weak<SocketFile>>,
 }
 
 /// The wall clock, read once a second and counted on by the monotonic one in between.
@@ -68,13 +89,15 @@ struct WallClock {
 const WALL_CLOCK_MAX_AGE: Duration = Duration::from_secs(1);
 
 impl<V: Service> ServerState<V> {
-    pub(super) fn new(
-        service: Arc<V>,
-        limits: Limits,
-        pool: WorkerPool,
-        trigger: Trigger,
-        wake_flag: Arc<WakeFlag>,
-    ) -> Self {
+    pub(super) fn new(parts: LoopParts<V>, trigger: Trigger, wake_flag: Arc<WakeFlag>) -> Self {
+        let LoopParts {
+            service,
+            limits,
+            pool,
+            group,
+            index,
+            files,
+        } = parts;
         let local = service.local();
         Self {
             service,
@@ -84,10 +107,16 @@ impl<V: Service> ServerState<V> {
             input: vec![0; limits.input_bytes_max.max(4096)].into_boxed_slice(),
             output: Output::new(limits.output),
             counts: ServerReport::default(),
-            open: Rc::default(),
+            group,
+            index,
+            book: Rc::default(),
+            cuts: Vec::new(),
             connections: Vec::new(),
             acceptors: Vec::new(),
-            waits_for_room: false,
+            listeners: Vec::new(),
+            files,
+            settle_hook: None,
+            end_hook: None,
             trigger,
             wake_flag,
             phase: Phase::Serving,
@@ -96,66 +125,230 @@ impl<V: Service> ServerState<V> {
     }
 
     /// Has the service settle after each turn, if it wants to.
-    pub(super) fn watch_turns(&self, reactor: &mut Reactor<'static, Self>) {
-        if self.service.settles() {
-            reactor.on_prepare(|state, cx| {
+    pub(super) fn watch_turns(&mut self, reactor: &mut Reactor<'static, Self>) {
+        if !self.service.settles() {
+            if let Some(hook) = self.settle_hook.take() {
+                reactor.remove_hook(hook);
+            }
+        } else if self.settle_hook.is_none() {
+            let hook = reactor.on_prepare(|state, cx| {
                 let now = state.now(cx);
-                state.service.settle(&mut state.local, now);
+                state.settle(now);
                 Disposition::Keep
             });
+            self.settle_hook = Some(hook);
         }
     }
 
-    /// Begins a graceful stop; called again, cuts what is left.
+    /// Lets the service settle. A panic is counted, and the next turn's is tried all the same.
+    fn settle(&mut self, now: Now) {
+        // Unwind safety: the shared part is the service's, as with a session's panic.
+        let settled = catch_unwind(AssertUnwindSafe(|| {
+            self.service.settle(&mut self.local, now);
+        }));
+        self.counts.panics += u64::from(settled.is_err());
+    }
+
+    /// Begins a graceful stop of the whole server, all loops of it: none accepts any more, then
+    /// idle connections are closed and those that answer finish, and after
+    /// [`Limits::stop_deadline`] the rest is cut. Called again, cuts what is left.
     pub fn stop(&mut self, cx: &mut Context<'_, 'static, Self>) {
+        let begins = self.phase == Phase::Serving;
+        let deadline = cx.now() + self.limits.stop_deadline;
+        self.tell_others(move |state, cx| {
+            if begins {
+                state.begin_stop(cx, deadline);
+            } else {
+                state.cut(cx);
+            }
+        });
+        if begins {
+            self.begin_stop(cx, deadline);
+        } else {
+            self.cut(cx);
+        }
+    }
+
+    /// Calls `run` in all loops but this one.
+    fn tell_others<F>(&self, run: F)
+    where
+        F: FnOnce(&mut Self, &mut Context<'_, 'static, Self>) + Copy + Send + 'static,
+    {
+        for (index, handle) in self.group.handles().iter().enumerate() {
+            if index != self.index {
+                // It has ended already.
+                let _ = handle.post(run);
+            }
+        }
+    }
+
+    fn begin_stop(&mut self, cx: &mut Context<'_, 'static, Self>, deadline: Instant) {
         if self.phase != Phase::Serving {
             self.cut(cx);
             return;
         }
-        self.phase = Phase::Stopping;
+        self.phase = Phase::Closing;
+        self.close_listeners(cx);
+        self.watch_for_end(cx);
+        let left = deadline.saturating_since(cx.now());
+        // The engine is not full: an acceptor's slot has just become free.
+        let _ = cx.after(left, |state: &mut Self, cx| state.cut(cx));
+        if self.group.note_listeners_closed() {
+            self.tell_others(|state, cx| state.end_connections(cx));
+            self.end_connections(cx);
+        }
+    }
+
+    fn close_listeners(&mut self, cx: &mut Context<'_, 'static, Self>) {
         for acceptor in self.acceptors.drain(..) {
             cx.remove(acceptor);
         }
+    }
+
+    /// Tells the connections that a stop is under way.
+    fn end_connections(&mut self, cx: &mut Context<'_, 'static, Self>) {
+        if self.phase != Phase::Closing {
+            return;
+        }
+        self.phase = Phase::Ending;
         for &event in self.connections.iter().flatten() {
             // Gone: nobody is there to be told.
             let _ = cx.activate(event, 1);
         }
-        cx.on_prepare(|state: &mut Self, cx| {
-            if state.phase == Phase::Stopping && state.open.get() == 0 {
-                state.phase = Phase::Stopped;
-                cx.stop();
-            }
-            Disposition::Keep
-        });
-        let deadline = self.limits.stop_deadline;
-        // The engine is not full: an acceptor's slot has just become free.
-        let _ = cx.after(deadline, |state: &mut Self, cx| state.cut(cx));
     }
 
-    /// Ends all connections.
-    fn cut(&mut self, cx: &mut Context<'_, 'static, Self>) {
-        let before = self.open.get();
-        for event in std::mem::take(&mut self.connections).into_iter().flatten() {
-            cx.remove(event);
+    /// Ends the loop when nothing is left to do.
+    fn watch_for_end(&mut self, cx: &mut Context<'_, 'static, Self>) {
+        if self.end_hook.is_none() {
+            let hook = cx.on_prepare(|state: &mut Self, cx| {
+                state.end_if_done(cx);
+                Disposition::Keep
+            });
+            self.end_hook = Some(hook);
         }
-        self.counts.cut += (before - self.open.get()) as u64;
-        self.phase = Phase::Stopped;
-        cx.stop();
+    }
+
+    fn end_if_done(&self, cx: &mut Context<'_, 'static, Self>) {
+        let is_last = self.index == 0;
+        if self.book.open_count() == 0 && (!is_last || self.group.others_have_ended()) {
+            cx.stop();
+        }
+    }
+
+    /// Ends all connections of this loop.
+    pub(in crate::models) fn cut(&mut self, cx: &mut Context<'_, 'static, Self>) {
+        self.close_listeners(cx);
+        self.phase = Phase::Cut;
+        let connections = std::mem::take(&mut self.connections);
+        let time = cx.now();
+        let (count, list) = self.book.watch_cuts(time, || {
+            for event in connections.into_iter().flatten() {
+                cx.remove(event);
+            }
+        });
+        self.counts.cut += count as u64;
+        self.cuts.extend(list);
+        self.watch_for_end(cx);
+        self.end_if_done(cx);
     }
 
     /// Whether a stop is under way.
+    #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.phase != Phase::Serving
     }
 
-    /// Whether another connection may be accepted.
-    pub(super) fn has_room(&self) -> bool {
-        self.open.get() < self.limits.connections_max
+    /// Whether connections are to end.
+    pub(super) fn ends_connections(&self) -> bool {
+        matches!(self.phase, Phase::Ending | Phase::Cut)
     }
 
-    pub(super) fn guard(&self) -> OpenGuard {
-        self.open.set(self.open.get() + 1);
-        OpenGuard(Rc::clone(&self.open))
+    /// What this loop did so far.
+    #[must_use]
+    pub fn report(&self) -> ServerReport {
+        self.counts
+    }
+
+    /// How many connections this loop has.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.book.open_count()
+    }
+
+    /// What was cut by a stop in this loop, up to 32 connections.
+    #[must_use]
+    pub fn cut_connections(&self) -> &[CutConnection] {
+        &self.cuts
+    }
+
+    /// The service of this loop.
+    #[must_use]
+    pub fn service(&self) -> &Arc<V> {
+        &self.service
+    }
+
+    /// What the sessions of this loop share.
+    #[must_use]
+    pub fn local(&self) -> &V::Local {
+        &self.local
+    }
+
+    /// What the sessions of this loop share.
+    pub fn local_mut(&mut self) -> &mut V::Local {
+        &mut self.local
+    }
+
+    /// Has this loop open its coming connections with `service`; to be called in each loop of a
+    /// server. The old service [settles](Service::settle), if it does; then the new one's
+    /// [`local`](Service::local) takes the place of the old one.
+    ///
+    /// Sessions that are open go on as they are, and are handed the new `Local` from then on. So a
+    /// session must not rely on what an earlier call left in its `Local`, and keeps what it needs
+    /// of its service itself (an `Arc` of the configuration).
+    pub fn replace_service(&mut self, cx: &mut Context<'_, 'static, Self>, service: Arc<V>) {
+        let local = service.local();
+        let now = self.now(cx);
+        if self.settle_hook.is_some() {
+            self.settle(now);
+        }
+        self.service = service;
+        self.local = local;
+        self.watch_turns(cx);
+    }
+
+    /// Duplicates the sockets that this loop accepts from, to hand them on: to a program that takes
+    /// this one's place, say. One from which several loops accept is told by one of them. None
+    /// when the server stops.
+    ///
+    /// Each is to be kept open until its successor accepts from it: what waits in its queue is
+    /// reset when the last descriptor closes.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    pub fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>> {
+        let listeners = self.listeners.iter().filter_map(rc::Weak::upgrade);
+        listeners
+            .filter(|socket| socket.sharing != Sharing::Duplicate)
+            .map(|socket| socket.fd.try_clone())
+            .collect()
+    }
+
+    /// Leaves the files of the server's Unix listeners where they are when it ends, because another
+    /// process goes on listening there (a restart that hands its listeners on).
+    pub fn keep_socket_files(&self) {
+        for file in self.files.iter().filter_map(Weak::upgrade) {
+            file.keep();
+        }
+    }
+
+    /// Takes room for a connection, or has `acceptor` called when there is some.
+    pub(super) fn take_place(&self, acceptor: EventId) -> Option<Place> {
+        self.group.room.take(&self.wake_flag, acceptor)
+    }
+
+    pub(super) fn enter(&self, peer: Peer, now: Now, place: Place) -> Entry {
+        self.book.enter(peer, now.monotonic, place)
     }
 
     pub(super) fn note_connection(&mut self, event: EventId) {
@@ -167,15 +360,9 @@ impl<V: Service> ServerState<V> {
     }
 
     /// Notes that the connection whose handler runs ends.
-    pub(super) fn forget_connection(&mut self, cx: &mut Context<'_, 'static, Self>) {
+    pub(super) fn forget_connection(&mut self, cx: &Context<'_, 'static, Self>) {
         if let Some(entry) = self.connections.get_mut(cx.event().slot()) {
             *entry = None;
-        }
-        if std::mem::take(&mut self.waits_for_room) {
-            for &acceptor in &self.acceptors {
-                // It exists while it is listed.
-                let _ = cx.enable(acceptor);
-            }
         }
     }
 
@@ -200,16 +387,12 @@ impl<V: Service> ServerState<V> {
             unix_ms: self.wall.unix_ms + u64::from(age.subsec_millis()),
         }
     }
-
-    pub(super) fn report(&self) -> ServerReport {
-        self.counts
-    }
 }
 
 impl<V: Service> std::fmt::Debug for ServerState<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerState")
-            .field("open", &self.open.get())
+            .field("open", &self.book.open_count())
             .field("phase", &self.phase)
             .finish_non_exhaustive()
     }

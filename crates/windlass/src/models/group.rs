@@ -1,0 +1,89 @@
+//! The group of loops that make one server: what they share, and how they stop together.
+//!
+//! # A stop
+//!
+//! ```text
+//! any loop: stop ──▶ every loop: closes its listeners ──the last──▶ every loop: tells its connections
+//!                                 arms the deadline
+//! ```
+//!
+//! So whoever learns of the stop by the end of a connection finds nobody listening. A loop ends when
+//! it has no connection left; the first one, which watches the signals, when all others have ended.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::handle::LoopHandle;
+use super::room::Room;
+use crate::session::Service;
+
+/// What the loops of one server share.
+pub(super) struct Group<V: Service> {
+    /// Set before any loop runs.
+    handles: OnceLock<Box<[LoopHandle<V>]>>,
+    pub(super) room: Arc<Room>,
+    /// Loops that accept still.
+    accepting: AtomicUsize,
+    /// Loops beside the first that have not ended.
+    others: AtomicUsize,
+}
+
+/// How a loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// By a stop of the server.
+    Stopped,
+    /// By an error, a panic, or a handler that ended it.
+    Unasked,
+}
+
+impl<V: Service> Group<V> {
+    pub(super) fn new(loops: usize, connections_max: usize) -> Self {
+        Self {
+            handles: OnceLock::new(),
+            room: Arc::new(Room::new(connections_max)),
+            accepting: AtomicUsize::new(loops),
+            others: AtomicUsize::new(loops - 1),
+        }
+    }
+
+    /// Names the loops, the first one first.
+    pub(super) fn set_handles(&self, handles: Vec<LoopHandle<V>>) {
+        let set = self.handles.set(handles.into_boxed_slice());
+        debug_assert!(set.is_ok(), "the loops are named once");
+    }
+
+    pub(super) fn handles(&self) -> &[LoopHandle<V>] {
+        self.handles.get().map_or(&[], |handles| handles)
+    }
+
+    /// Notes that a loop has closed its listeners; answers whether it was the last.
+    pub(super) fn note_listeners_closed(&self) -> bool {
+        self.accepting.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Notes that a loop beside the first has ended: the first looks whether it is done. If there
+    /// was no stop, the server ends.
+    pub(super) fn note_end(&self, end: End) {
+        if end == End::Unasked {
+            self.cut();
+        }
+        self.others.fetch_sub(1, Ordering::AcqRel);
+        if let Some(first) = self.handles().first() {
+            first.wake();
+        }
+    }
+
+    /// Whether all loops but the first have ended.
+    pub(super) fn others_have_ended(&self) -> bool {
+        self.others.load(Ordering::Acquire) == 0
+    }
+
+    /// Has every loop cut what it has and end.
+    pub(super) fn cut(&self) {
+        for handle in self.handles() {
+            // It has ended already.
+            let _ = handle.post(|state, cx| state.cut(cx));
+        }
+    }
+}

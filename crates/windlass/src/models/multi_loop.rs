@@ -1,0 +1,251 @@
+//! Multi loop: the model of one reactor thread per core.
+
+mod threads;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use windlass_sys::net::UnixOptions;
+
+use self::threads::{LoopEnd, LoopThreads};
+use crate::event_loop::{LoopConfig, Reactor, RunError, SlowHandler};
+use crate::models::group::Group;
+use crate::models::handle::{LoopHandle, StopHandle};
+use crate::models::limits::Limits;
+use crate::models::listening::BindError;
+use crate::models::report::{CutConnection, ServerReport};
+use crate::models::single_loop::{ServerLoop, ServerState, SingleLoop, SingleLoopBuilder};
+use crate::pool::WorkerPool;
+use crate::session::Service;
+
+/// A server on several event loops, one thread each: every loop accepts, reads, computes and
+/// writes for connections of its own.
+///
+/// ```text
+///            kernel divides the connections of an address (SO_REUSEPORT)
+///             │                        │                        │
+///    ┌──── loop 0 ────┐       ┌──── loop 1 ────┐       ┌──── loop n ────┐
+///    │ wait, accept,  │       │ wait, accept,  │       │ wait, accept,  │
+///    │ recv, session, │       │ recv, session, │       │ recv, session, │
+///    │ send; signals  │       │ send           │       │ send           │
+///    │ Local          │       │ Local          │       │ Local          │
+///    └───────┬────────┘       └───────┬────────┘       └───────┬────────┘
+///            └───────── jobs ─────────┼────────────────────────┘
+///                              one worker pool
+/// ```
+///
+/// A connection stays in the loop that accepted it, so that a request costs what it costs in a
+/// [`SingleLoop`], without a lock; what loops share is the service, the pool and the count of
+/// connections. Choose it when one core is not enough. Its weakness: connections are divided by
+/// number and not by load, so that a loop whose connections are busy may have more to do than
+/// another.
+///
+/// # Listeners
+///
+/// For an address each loop has a socket of its own, among which the kernel divides the connections
+/// by a hash of the two addresses. Unix sockets and listeners that were handed in can't be divided:
+/// the loops accept from one socket. All loops that wait are woken by a connection then
+/// (`EPOLLEXCLUSIVE` would need a registration that can't be changed afterwards), and one gets it;
+/// a loop that is busy leaves it to the others.
+///
+/// # Stop and failure
+///
+/// A stop closes the listeners of all loops, then ends the connections of all with one deadline.
+/// If one loop fails or panics, the others cut their connections and [`run`](Self::run) passes the
+/// error or the panic on. The same if a handler ends one loop by itself
+/// ([`Reactor::stop`]), without an error.
+pub struct MultiLoop<V: Service> {
+    first: ServerLoop<V>,
+    threads: LoopThreads,
+    group: Arc<Group<V>>,
+    addrs: Vec<SocketAddr>,
+    /// Of the loops but the first, when they have ended.
+    ended: LoopEnd,
+}
+
+/// Builds a [`MultiLoop`].
+#[derive(Debug)]
+pub struct MultiLoopBuilder<V> {
+    base: SingleLoopBuilder<V>,
+    loops: Option<NonZeroUsize>,
+}
+
+impl<V: Service> MultiLoop<V> {
+    /// Starts to build a server of `service`.
+    pub fn builder(service: Arc<V>) -> MultiLoopBuilder<V> {
+        MultiLoopBuilder {
+            base: SingleLoop::builder(service),
+            loops: None,
+        }
+    }
+
+    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
+    #[must_use]
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    /// The first loop, which runs in the thread that calls [`run`](Self::run), to register other
+    /// sources with: signals, timers.
+    pub fn reactor(&mut self) -> &mut Reactor<'static, ServerState<V>> {
+        &mut self.first.event_loop
+    }
+
+    /// A handle that stops the server, from any thread or handler.
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle<V> {
+        StopHandle::new(Arc::clone(&self.group))
+    }
+
+    /// Reaches the server's loops from any thread or handler, the first one first. What is posted
+    /// before the server runs is called when it does.
+    #[must_use]
+    pub fn handles(&self) -> Vec<LoopHandle<V>> {
+        self.group.handles().to_vec()
+    }
+
+    /// Serves until it is stopped; answers what was done, in all loops together. The calling thread
+    /// runs the first loop. When it returns, the threads of the others have ended; a second call
+    /// answers the same.
+    ///
+    /// # Errors
+    ///
+    /// If waiting fails in any loop.
+    ///
+    /// # Panics
+    ///
+    /// Passes on the panic of a handler, of any loop, whose panics are not
+    /// [contained](crate::event_loop::PanicPolicy).
+    pub fn run(&mut self) -> Result<ServerReport, RunError> {
+        if self.threads.start() {
+            // Unwind safety: the loop is as after any panic that leaves its run; it is not run again.
+            let ran = catch_unwind(AssertUnwindSafe(|| self.first.run()));
+            // All others have ended, unless this one failed or was ended by a handler.
+            self.group.cut();
+            let joined = self.threads.join();
+            // Together they are to blame: the first loop's is told, the others' else.
+            ran.unwrap_or_else(|panic| resume_unwind(panic))?;
+            self.ended = joined?;
+        }
+        Ok(self.ended.report + self.first.state.report())
+    }
+
+    /// What the stop cut, up to 32 connections of each loop; known when [`run`](Self::run) has
+    /// returned.
+    pub fn cut_connections(&self) -> impl Iterator<Item = &CutConnection> {
+        let own = self.first.state.cut_connections();
+        own.iter().chain(&self.ended.cuts)
+    }
+
+    /// The last handlers of each loop that ran longer than the limit
+    /// ([`Reactor::slow_handlers`]); known when [`run`](Self::run) has returned.
+    pub fn slow_handlers(&self) -> impl Iterator<Item = &SlowHandler> {
+        let own = self.first.event_loop.slow_handlers();
+        own.chain(&self.ended.slow_handlers)
+    }
+}
+
+impl<V: Service> MultiLoopBuilder<V> {
+    /// Sets how many loops there are (default: one per processor that this process may use).
+    #[must_use]
+    pub fn loops(mut self, loops: NonZeroUsize) -> Self {
+        self.loops = Some(loops);
+        self
+    }
+
+    /// Listens on `addr`, in each loop; port 0 is chosen by the system, one for all. May be called
+    /// several times.
+    #[must_use]
+    pub fn listen(mut self, addr: SocketAddr) -> Self {
+        self.base = self.base.listen(addr);
+        self
+    }
+
+    /// Listens on a Unix socket; see [`SingleLoopBuilder::listen_unix`].
+    #[must_use]
+    pub fn listen_unix(mut self, path: impl Into<PathBuf>, options: UnixOptions) -> Self {
+        self.base = self.base.listen_unix(path, options);
+        self
+    }
+
+    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
+    /// times: those of one address are divided between the loops, as they were in the server that
+    /// [handed them on](ServerState::duplicate_listeners); a socket alone is shared by all.
+    #[must_use]
+    pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
+        self.base = self.base.listener(listener);
+        self
+    }
+
+    /// Sets the limits, of which that of the connections is for all loops together.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.base = self.base.limits(limits);
+        self
+    }
+
+    /// Sets how each loop behaves.
+    #[must_use]
+    pub fn loop_config(mut self, config: LoopConfig) -> Self {
+        self.base = self.base.loop_config(config);
+        self
+    }
+
+    /// Sets the pool that runs the sessions' jobs, of all loops (default: one of its own, which
+    /// starts with one thread).
+    #[must_use]
+    pub fn pool(mut self, pool: WorkerPool) -> Self {
+        self.base = self.base.pool(pool);
+        self
+    }
+
+    /// Opens the sockets and the loops, and starts the threads of all loops but the first. They
+    /// serve when [`MultiLoop::run`] is called.
+    ///
+    /// # Errors
+    ///
+    /// If an address can't be listened on, a loop can't be opened, or no thread can be started.
+    pub fn build(mut self) -> Result<MultiLoop<V>, BindError> {
+        let loops = self.loops.map_or_else(
+            || thread::available_parallelism().map_or(1, usize::from),
+            usize::from,
+        );
+        let group = Arc::new(Group::new(loops, self.base.limits.connections_max));
+        let opened = std::mem::take(&mut self.base.listening).open(loops)?;
+        let parts = self.base.parts(&group, &opened)?;
+        let mut sockets = opened.loops.into_iter();
+        let own = sockets.next().unwrap_or_default();
+        let mut first = ServerLoop::open(parts(0), self.base.config.clone(), own)?;
+        // A loop without connections or listeners may have to wait for others.
+        first.event_loop.hold();
+        let mut handles = vec![first.handle()];
+        let mut threads = LoopThreads::default();
+        for (index, sockets) in (1..).zip(sockets) {
+            let (parts, config) = (parts(index), self.base.config.clone());
+            handles.push(threads.add(parts, config, sockets)?);
+        }
+        group.set_handles(handles);
+        Ok(MultiLoop {
+            first,
+            threads,
+            group,
+            addrs: opened.addrs,
+            ended: LoopEnd::default(),
+        })
+    }
+}
+
+impl<V: Service> fmt::Debug for MultiLoop<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLoop")
+            .field("addrs", &self.addrs)
+            .field("loops", &self.group.handles().len())
+            .finish_non_exhaustive()
+    }
+}

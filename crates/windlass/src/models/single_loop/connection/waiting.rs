@@ -1,0 +1,129 @@
+//! What a connection waits for: its interest, the edges that it has to remember, and its timer.
+
+use std::time::Duration;
+
+use windlass_core::{Instant, Interest, Readiness, Trigger};
+
+use super::{Connection, Cx, Phase};
+use crate::models::single_loop::state::ServerState;
+use crate::session::{Service, Session};
+
+/// When a job that found the pool full is tried again.
+const POOL_RETRY: Duration = Duration::from_millis(2);
+
+impl<V: Service> Connection<V> {
+    /// What to ask for to read. With edges also the peer's close, and urgent data, at which a read
+    /// stops: if neither was reported, a read that filled less than its room has taken all there
+    /// was, and what comes later is reported.
+    pub(super) fn reading(edge: bool) -> Interest {
+        if edge {
+            Interest::READ | Interest::PEER_CLOSED | Interest::PRIORITY
+        } else {
+            Interest::READ
+        }
+    }
+
+    /// Notes whether there may be more to read: a full buffer may have left some, and so may any
+    /// read when a close or urgent data was reported, or when the socket is not TCP (a Unix
+    /// socket's reads end where descriptors were sent).
+    #[inline]
+    pub(super) fn note_received(&mut self, count: usize, room_len: usize) {
+        let more =
+            Readiness::PEER_CLOSED | Readiness::HANG_UP | Readiness::ERROR | Readiness::PRIORITY;
+        let all = self.is_tcp && count < room_len && !self.ready.intersects(more);
+        if count == 0 || all {
+            self.ready = self.ready.without(Readiness::READ);
+        }
+    }
+
+    /// Whether the queued output has drained so far that its producer may go on.
+    pub(super) fn is_low(&self) -> bool {
+        self.output.as_ref().is_none_or(|output| output.is_low())
+    }
+
+    /// When the peer will have taken nothing for too long.
+    pub(super) fn stall_deadline(&self, state: &ServerState<V>) -> Instant {
+        match (&self.output, state.limits.write_stall_timeout) {
+            (Some(_), Some(timeout)) => self.progress_at + timeout,
+            _ => Instant::FAR,
+        }
+    }
+
+    /// Watches for what it waits for now; what it is ready for already and edges do not report
+    /// again has its turn later.
+    #[inline]
+    pub(super) fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
+        let edge = state.trigger == Trigger::Edge;
+        let reads_on = matches!(self.phase, Phase::Reading)
+            && self.output.is_none()
+            && !self.input_ended
+            && !self.ready.intersects(Readiness::READ);
+        if edge && reads_on && self.interest == Self::reading(edge) {
+            self.paused = false;
+            return;
+        }
+        let (mut full, mut low) = (false, true);
+        if let Some(output) = &self.output {
+            (full, low) = (output.is_full(), output.is_low());
+        }
+        self.paused = full || self.paused && !low;
+        let reads = match self.phase {
+            Phase::Reading => !self.input_ended && !self.paused,
+            Phase::Waiting => {
+                !self.input_ended && !self.paused && self.carry.len() < state.input.len()
+            }
+            Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
+            Phase::Lingering { .. } => true,
+            _ => false,
+        };
+        let mut interest = Interest::NONE;
+        if reads {
+            interest |= Self::reading(edge);
+        }
+        if self.output.is_some() {
+            interest |= Interest::WRITE;
+        }
+        if interest != self.interest {
+            self.interest = interest;
+            let event = cx.event();
+            // It exists: its handler runs.
+            let _ = cx.set_interest(event, interest);
+        }
+        if !edge {
+            self.ready = Readiness::NONE;
+        } else if self.ready.intersects(Readiness::READ) && interest.contains(Interest::READ)
+            || self.ready.intersects(Readiness::WRITE) && interest.contains(Interest::WRITE)
+        {
+            let event = cx.event();
+            // It exists: its handler runs.
+            let _ = cx.activate(event, 1);
+        }
+    }
+
+    /// Arms the event's timer for the first of its deadlines.
+    #[inline]
+    pub(super) fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
+        let mut deadline = match self.phase {
+            Phase::Lingering { until, .. } => until,
+            Phase::Closing { .. } => Instant::FAR,
+            Phase::Queued(_) => cx.now() + POOL_RETRY,
+            _ => self.session.deadline().unwrap_or(Instant::FAR),
+        };
+        if self.output.is_some() {
+            deadline = deadline.min(self.stall_deadline(state));
+        }
+        // A later deadline needs no other timer: at the old one it is seen that nothing is due.
+        // So a connection that is served again and again leaves its timer alone.
+        if deadline == self.armed || deadline > self.armed && deadline != Instant::FAR {
+            return;
+        }
+        self.armed = deadline;
+        let event = cx.event();
+        // It exists: its handler runs.
+        let _ = if deadline == Instant::FAR {
+            cx.disarm(event).map(drop)
+        } else {
+            cx.arm_at(event, deadline)
+        };
+    }
+}
