@@ -212,7 +212,7 @@ impl Handler for Exercise {
                 .upload(Sink::default())
                 .job(|| Response::new(Status::ACCEPTED).body("job"))),
             "/upload-error" => {
-                drop(response.upload(Sink::default()));
+                let _unused = response.upload(Sink::default());
                 Err(ResponseError::HeaderName)
             }
             "/job" => Ok(response.job(move || Response::new(Status::OK).body(vec![b'j'; 9]))),
