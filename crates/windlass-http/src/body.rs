@@ -1,11 +1,10 @@
 //! Framing of request bodies (RFC 9112 sections 6 and 7): where a body ends.
 //!
 //! The decoder takes input in any cut and gives the data piece by piece, by reference. Sizes are
-//! 64-bit and checked; nothing is allocated but for trailers that are kept. Trailer fields are
-//! checked, and dropped or kept apart, never merged into the headers (RFC 9110 section 6.5.1).
+//! 64-bit and checked; nothing is allocated. Trailer fields are checked and given apart, line by
+//! line, never merged into the headers (RFC 9110 section 6.5.1).
 
 use crate::syntax::{is_token, is_token_byte, is_value_bytes};
-use crate::trailers::Trailers;
 
 /// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +28,6 @@ pub(crate) struct BodyDecoder {
     /// What chunk extensions and trailers have used of their limit.
     overhead_bytes: usize,
     overhead_bytes_max: usize,
-    /// Trailer fields, if they are kept.
-    trailers: Option<Trailers>,
 }
 
 /// What one step found.
@@ -40,6 +37,8 @@ pub(crate) struct Decoded<'a> {
     pub(crate) consumed: usize,
     /// The data among them.
     pub(crate) data: &'a [u8],
+    /// A trailer line among them, checked, without its line end.
+    pub(crate) trailer: &'a [u8],
     /// Whether the body ended.
     pub(crate) done: bool,
 }
@@ -126,21 +125,7 @@ impl BodyDecoder {
             state,
             overhead_bytes: 0,
             overhead_bytes_max,
-            trailers: None,
         }
-    }
-
-    /// Keeps the trailer fields, for [`BodyDecoder::take_trailers`].
-    pub(crate) fn keeping_trailers(self) -> Self {
-        Self {
-            trailers: Some(Trailers::default()),
-            ..self
-        }
-    }
-
-    /// The trailer fields that were kept.
-    pub(crate) fn take_trailers(&mut self) -> Trailers {
-        self.trailers.take().unwrap_or_default()
     }
 
     /// Takes what it can of `input`, up to the end of a piece of data or of the body.
@@ -149,7 +134,8 @@ impl BodyDecoder {
     pub(crate) fn decode<'a>(&mut self, input: &'a [u8]) -> Result<Decoded<'a>, BadBody> {
         let mut at = 0;
         let mut data: &[u8] = &[];
-        while data.is_empty() && self.state != State::Done {
+        let mut trailer: &[u8] = &[];
+        while data.is_empty() && trailer.is_empty() && self.state != State::Done {
             let rest = &input[at..];
             let Some(&byte) = rest.first() else { break };
             match self.state {
@@ -172,7 +158,7 @@ impl BodyDecoder {
                 State::Trailer { scanned } => match memchr::memchr(b'\n', &rest[scanned..]) {
                     Some(end) => {
                         let line = &rest[..=scanned + end];
-                        self.trailer_line(line)?;
+                        trailer = self.trailer_line(line)?;
                         at += line.len();
                     }
                     None if rest.len() > self.overhead_bytes_max - self.overhead_bytes => {
@@ -194,6 +180,7 @@ impl BodyDecoder {
         Ok(Decoded {
             consumed: at,
             data,
+            trailer,
             done: self.state == State::Done,
         })
     }
@@ -234,22 +221,19 @@ impl BodyDecoder {
         })
     }
 
-    fn trailer_line(&mut self, line: &[u8]) -> Result<(), BadBody> {
+    fn trailer_line<'a>(&mut self, line: &'a [u8]) -> Result<&'a [u8], BadBody> {
         self.spend_overhead(line.len())?;
         let line = line.strip_suffix(b"\r\n").ok_or(BadBody)?;
         if line.is_empty() {
             self.state = State::Done;
-            return Ok(());
+            return Ok(line);
         }
         let colon = memchr::memchr(b':', line).ok_or(BadBody)?;
         if !is_token(&line[..colon]) || !is_value_bytes(&line[colon + 1..]) {
             return Err(BadBody);
         }
-        if let Some(trailers) = &mut self.trailers {
-            trailers.push_line(line);
-        }
         self.state = State::Trailer { scanned: 0 };
-        Ok(())
+        Ok(line)
     }
 
     fn spend_overhead(&mut self, bytes: usize) -> Result<(), BadBody> {

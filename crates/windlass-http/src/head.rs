@@ -156,7 +156,7 @@ pub(crate) const VERSION_LINE_END: &[u8] = b" HTTP/1.1\r\n";
 ///
 /// A line ends where the next one begins, and all but the first and the last, empty one begin with
 /// the name of a header: no need to scan.
-fn has_strict_line_ends(head_bytes: &[u8], headers: &[Header<'_>]) -> bool {
+pub(crate) fn has_strict_line_ends(head_bytes: &[u8], headers: &[Header<'_>]) -> bool {
     let start = head_bytes.as_ptr().addr();
     head_bytes.ends_with(b"\r\n\r\n")
         && headers.iter().all(|header| {

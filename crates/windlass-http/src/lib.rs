@@ -41,6 +41,7 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+pub mod client;
 mod config;
 mod date;
 mod error_pages;

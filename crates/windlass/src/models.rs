@@ -36,10 +36,34 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Which one
+//!
 //! | model | who waits | who reads and writes | who computes | choose it when |
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
 //! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
+//!
+//! ```text
+//!  SingleLoop            MultiLoop
+//!
+//!   listeners             listeners of loop 0   of loop 1    …
+//!      │                       │                   │
+//!   ┌──▼───┐                ┌──▼───┐            ┌──▼───┐
+//!   │ loop │                │ loop │            │ loop │   each: accept, read, compute, write
+//!   └─▲──┬─┘                └─▲──┬─┘            └─▲──┬─┘
+//!   results jobs              └──┴─── one pool ───┴──┘
+//! ```
+//!
+//! One loop serves what one core can; it has no shared state at all, and is the one to measure
+//! others by. Take several when that core is busy, and the work is in many connections rather than
+//! in a few: a connection does not move to another loop. Neither helps a service that computes long
+//! or blocks: that belongs in jobs.
+//!
+//! # Reaching a running server
+//!
+//! [`LoopHandle`]s (of [`SingleLoop::handles`], [`MultiLoop::handles`]) run closures in each loop
+//! with its [`ServerState`]: to read numbers, to replace the service, to duplicate listeners for a
+//! successor. [`StopHandle`]s stop it.
 
 mod group;
 mod handle;
@@ -52,6 +76,7 @@ mod single_loop;
 
 pub use windlass_sys::net::UnixOptions;
 
+pub use self::group::{Accepting, Dealing};
 pub use self::handle::{LoopHandle, StopHandle};
 pub use self::limits::Limits;
 pub use self::listening::BindError;

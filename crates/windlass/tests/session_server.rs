@@ -110,3 +110,25 @@ mod single_loop {
 mod multi_loop {
     all_on! { Multi }
 }
+
+/// What depends on who accepts.
+mod one_acceptor {
+    on_model! { Dealt:
+        traffic {
+            many_clients_are_served_at_once
+            jobs_keep_the_order_of_answers
+        }
+        stopping {
+            a_stop_closes_idle_connections_and_finishes_busy_ones
+            a_stop_does_not_wait_for_idle_clients_to_close
+            a_stop_closes_every_listener_first
+            a_stop_gives_up_at_its_deadline
+            a_second_stop_cuts
+            a_stop_under_load_loses_no_byte_of_an_answer
+        }
+        resources {
+            no_more_connections_than_the_limit
+            no_descriptor_is_left_behind
+        }
+    }
+}

@@ -23,6 +23,7 @@ pub(super) struct Receiving {
     /// Has the taker.
     late: Late,
     /// When the body began, put off by the time for which nothing was read.
+    trailers: Trailers,
     started: Instant,
     /// Since when nothing is read, though the client may be sending.
     paused_at: Option<Instant>,
@@ -47,8 +48,9 @@ impl Receiving {
         let overhead_bytes_max = cx.local.shared.config.limits.head_bytes;
         let framing: Framing = late.framer.framing;
         Self {
-            decoder: BodyDecoder::new(framing, overhead_bytes_max).keeping_trailers(),
+            decoder: BodyDecoder::new(framing, overhead_bytes_max),
             late,
+            trailers: Trailers::default(),
             started: cx.now.monotonic,
             paused_at: None,
             received_bytes: 0,
@@ -101,6 +103,9 @@ impl Receiving {
             let is_too_long = data.len() < decoded.data.len();
             self.received_bytes += data.len() as u64;
             consumed += decoded.consumed;
+            if !decoded.trailer.is_empty() {
+                self.trailers.push_line(decoded.trailer);
+            }
             // What is within the limit is given, so that the answer does not depend on the cut.
             if !data.is_empty()
                 && let Err(response) = sink.data(data)
@@ -111,7 +116,7 @@ impl Receiving {
                 return (consumed, Pumped::Malformed(TOO_LARGE));
             }
             if decoded.done {
-                return (consumed, Pumped::Done(self.decoder.take_trailers()));
+                return (consumed, Pumped::Done(std::mem::take(&mut self.trailers)));
             }
             if decoded.consumed == 0 {
                 return (consumed, Pumped::NeedsInput);

@@ -22,10 +22,36 @@ pub(super) struct Group<V: Service> {
     /// Set before any loop runs.
     handles: OnceLock<Box<[LoopHandle<V>]>>,
     pub(super) room: Arc<Room>,
+    accepting_by: Accepting,
+    /// Connections that the first loop dealt out.
+    dealt: AtomicUsize,
     /// Loops that accept still.
     accepting: AtomicUsize,
     /// Loops beside the first that have not ended.
     others: AtomicUsize,
+}
+
+/// How the loops of a server come by their connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Accepting {
+    /// The first loop accepts them all and deals them out. Even where the kernel's hash is not, and
+    /// for Unix sockets; but a connection costs a message to another thread, and the first loop
+    /// limits how many can be accepted.
+    Acceptor(Dealing),
+    /// Each loop accepts its own, from its own socket if it can have one. Costs nothing extra.
+    #[default]
+    ReusePort,
+}
+
+/// To which loop a connection goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Dealing {
+    /// To the one that has the fewest.
+    #[default]
+    LeastLoaded,
+    /// To each in turn.
+    RoundRobin,
 }
 
 /// How a loop ended.
@@ -38,10 +64,12 @@ pub(super) enum End {
 }
 
 impl<V: Service> Group<V> {
-    pub(super) fn new(loops: usize, connections_max: usize) -> Self {
+    pub(super) fn new(loops: usize, connections_max: usize, accepting: Accepting) -> Self {
         Self {
             handles: OnceLock::new(),
-            room: Arc::new(Room::new(connections_max)),
+            room: Arc::new(Room::new(loops, connections_max)),
+            accepting_by: accepting,
+            dealt: AtomicUsize::new(0),
             accepting: AtomicUsize::new(loops),
             others: AtomicUsize::new(loops - 1),
         }
@@ -55,6 +83,24 @@ impl<V: Service> Group<V> {
 
     pub(super) fn handles(&self) -> &[LoopHandle<V>] {
         self.handles.get().map_or(&[], |handles| handles)
+    }
+
+    /// Which loop is to serve the next connection that loop `index` accepts.
+    pub(super) fn choose(&self, index: usize) -> usize {
+        let Accepting::Acceptor(dealing) = self.accepting_by else {
+            return index;
+        };
+        let start = self.dealt.load(Ordering::Relaxed) % self.handles().len().max(1);
+        match dealing {
+            Dealing::LeastLoaded => self.room.least_loaded(start),
+            Dealing::RoundRobin => start,
+        }
+    }
+
+    /// Notes that a connection was accepted for the chosen loop: among equals it is the next one's
+    /// turn.
+    pub(super) fn note_dealt(&self) {
+        self.dealt.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Notes that a loop has closed its listeners; answers whether it was the last.

@@ -52,8 +52,8 @@ pub(super) struct Opened {
 }
 
 impl Listening {
-    /// Opens sockets for so many loops: of an address each its own, of anything else duplicates of
-    /// one.
+    /// Opens sockets for so many loops that accept: of an address each its own, of anything else
+    /// duplicates of one.
     pub(super) fn open(self, loops: usize) -> Result<Opened, BindError> {
         let mut opened = Opened {
             loops: (0..loops).map(|_| Vec::new()).collect(),

@@ -15,7 +15,7 @@ use windlass_sys::net::UnixOptions;
 
 use self::threads::{LoopEnd, LoopThreads};
 use crate::event_loop::{LoopConfig, Reactor, RunError, SlowHandler};
-use crate::models::group::Group;
+use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::limits::Limits;
 use crate::models::listening::BindError;
@@ -52,7 +52,8 @@ use crate::session::Service;
 /// by a hash of the two addresses. Unix sockets and listeners that were handed in can't be divided:
 /// the loops accept from one socket. All loops that wait are woken by a connection then
 /// (`EPOLLEXCLUSIVE` would need a registration that can't be changed afterwards), and one gets it;
-/// a loop that is busy leaves it to the others.
+/// a loop that is busy leaves it to the others. With [`Accepting::Acceptor`] the first loop accepts
+/// for all instead.
 ///
 /// # Stop and failure
 ///
@@ -74,6 +75,7 @@ pub struct MultiLoop<V: Service> {
 pub struct MultiLoopBuilder<V> {
     base: SingleLoopBuilder<V>,
     loops: Option<NonZeroUsize>,
+    accepting: Accepting,
 }
 
 impl<V: Service> MultiLoop<V> {
@@ -82,6 +84,7 @@ impl<V: Service> MultiLoop<V> {
         MultiLoopBuilder {
             base: SingleLoop::builder(service),
             loops: None,
+            accepting: Accepting::default(),
         }
     }
 
@@ -159,7 +162,14 @@ impl<V: Service> MultiLoopBuilder<V> {
         self
     }
 
-    /// Listens on `addr`, in each loop; port 0 is chosen by the system, one for all. May be called
+    /// Sets how the loops come by their connections.
+    #[must_use]
+    pub fn accepting(mut self, accepting: Accepting) -> Self {
+        self.accepting = accepting;
+        self
+    }
+
+    /// Listens on `addr`, in each loop that accepts; port 0 is chosen by the system, one for all. May be called
     /// several times.
     #[must_use]
     pub fn listen(mut self, addr: SocketAddr) -> Self {
@@ -216,19 +226,25 @@ impl<V: Service> MultiLoopBuilder<V> {
             || thread::available_parallelism().map_or(1, usize::from),
             usize::from,
         );
-        let group = Arc::new(Group::new(loops, self.base.limits.connections_max));
-        let opened = std::mem::take(&mut self.base.listening).open(loops)?;
+        let connections_max = self.base.limits.connections_max;
+        let group = Arc::new(Group::new(loops, connections_max, self.accepting));
+        let acceptors = match self.accepting {
+            Accepting::Acceptor(_) => 1,
+            Accepting::ReusePort => loops,
+        };
+        let opened = std::mem::take(&mut self.base.listening).open(acceptors)?;
         let parts = self.base.parts(&group, &opened)?;
         let mut sockets = opened.loops.into_iter();
-        let own = sockets.next().unwrap_or_default();
+        let mut next_sockets = || sockets.next().unwrap_or_default();
+        let own = next_sockets();
         let mut first = ServerLoop::open(parts(0), self.base.config.clone(), own)?;
         // A loop without connections or listeners may have to wait for others.
         first.event_loop.hold();
         let mut handles = vec![first.handle()];
         let mut threads = LoopThreads::default();
-        for (index, sockets) in (1..).zip(sockets) {
+        for index in 1..loops {
             let (parts, config) = (parts(index), self.base.config.clone());
-            handles.push(threads.add(parts, config, sockets)?);
+            handles.push(threads.add(parts, config, next_sockets())?);
         }
         group.set_handles(handles);
         Ok(MultiLoop {

@@ -17,6 +17,8 @@ use crate::event_loop::WakeFlag;
 #[derive(Debug)]
 pub(super) struct Room {
     taken: AtomicUsize,
+    /// Those of each loop.
+    loads: Box<[AtomicUsize]>,
     connections_max: usize,
     /// Whether there are notes.
     is_awaited: AtomicBool,
@@ -24,24 +26,33 @@ pub(super) struct Room {
     awaited: Mutex<Vec<(Arc<WakeFlag>, EventId)>>,
 }
 
-/// Room for one connection; given back when dropped.
+/// Room for one connection in one loop; given back when dropped.
 #[derive(Debug)]
-pub(super) struct Place(Arc<Room>);
+pub(super) struct Place {
+    room: Arc<Room>,
+    index: usize,
+}
 
 impl Room {
-    pub(super) fn new(connections_max: usize) -> Self {
+    pub(super) fn new(loops: usize, connections_max: usize) -> Self {
         Self {
             taken: AtomicUsize::new(0),
+            loads: (0..loops).map(|_| AtomicUsize::new(0)).collect(),
             connections_max,
             is_awaited: AtomicBool::new(false),
             awaited: Mutex::default(),
         }
     }
 
-    /// Takes room for a connection. If there is none, `acceptor` of the loop of `flag` will be
-    /// activated when there is.
-    pub(super) fn take(self: &Arc<Self>, flag: &Arc<WakeFlag>, acceptor: EventId) -> Option<Place> {
-        if let Some(place) = self.try_take() {
+    /// Takes room for a connection of loop `index`. If there is none, `acceptor` of the loop of
+    /// `flag` will be activated when there is.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        index: usize,
+        flag: &Arc<WakeFlag>,
+        acceptor: EventId,
+    ) -> Option<Place> {
+        if let Some(place) = self.try_take(index) {
             return Some(place);
         }
         {
@@ -50,16 +61,28 @@ impl Room {
             self.is_awaited.store(true, Ordering::SeqCst);
         }
         // The note may stay: then the acceptor looks once for nothing.
-        self.try_take()
+        self.try_take(index)
     }
 
-    fn try_take(self: &Arc<Self>) -> Option<Place> {
+    /// The loop with the fewest connections; of several the one that comes first from `start` on.
+    pub(super) fn least_loaded(&self, start: usize) -> usize {
+        let count = self.loads.len();
+        let loads = (0..count).map(|step| (start + step) % count);
+        let least = loads.min_by_key(|&index| self.loads[index].load(Ordering::Relaxed));
+        least.unwrap_or_default()
+    }
+
+    fn try_take(self: &Arc<Self>, index: usize) -> Option<Place> {
         let taken = self
             .taken
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
                 (taken < self.connections_max).then_some(taken + 1)
             });
-        taken.is_ok().then(|| Place(Arc::clone(self)))
+        taken.is_ok().then(|| {
+            self.loads[index].fetch_add(1, Ordering::Relaxed);
+            let room = Arc::clone(self);
+            Place { room, index }
+        })
     }
 
     #[cold]
@@ -75,11 +98,20 @@ impl Room {
     }
 }
 
+impl Place {
+    /// Whose place it is.
+    pub(super) fn index(&self) -> usize {
+        self.index
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::SeqCst);
-        if self.0.is_awaited.load(Ordering::SeqCst) {
-            self.0.tell();
+        let room = &self.room;
+        room.loads[self.index].fetch_sub(1, Ordering::Relaxed);
+        room.taken.fetch_sub(1, Ordering::SeqCst);
+        if room.is_awaited.load(Ordering::SeqCst) {
+            room.tell();
         }
     }
 }

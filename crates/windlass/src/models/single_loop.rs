@@ -20,7 +20,7 @@ pub(super) use self::state::LoopParts;
 pub use self::state::ServerState;
 
 use crate::event_loop::{LoopConfig, Reactor, RunError};
-use crate::models::group::Group;
+use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::limits::Limits;
 use crate::models::listening::{BindError, Listening, Opened};
@@ -167,7 +167,11 @@ impl<V: Service> SingleLoopBuilder<V> {
     ///
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
-        let group = Arc::new(Group::new(1, self.limits.connections_max));
+        let group = Arc::new(Group::new(
+            1,
+            self.limits.connections_max,
+            Accepting::default(),
+        ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
         let parts = self.parts(&group, &opened)?(0);
         let sockets = opened.loops.pop().unwrap_or_default();

@@ -11,7 +11,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use windlass::models::{Limits, MultiLoop, ServerReport, SingleLoop, StopHandle};
+use windlass::models::{
+    Accepting, Dealing, Limits, MultiLoop, ServerReport, SingleLoop, StopHandle,
+};
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
 use windlass_sys::net::{self, ListenOptions};
@@ -76,21 +78,44 @@ impl Model for Multi {
     const NAME: &str = "multi_loop";
 
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
-        serve_in_thread(move |tell| {
-            let mut builder = MultiLoop::builder(service)
-                .loops(NonZeroUsize::new(2).expect("not zero"))
-                .limits(options.limits);
-            for listener in listeners {
-                builder = builder.listener(listener);
-            }
-            if let Some(pool) = options.pool {
-                builder = builder.pool(pool);
-            }
-            let mut server = builder.build().expect("build");
-            tell(server.stop_handle());
-            server.run().expect("run")
-        })
+        start_two_loops(service, listeners, options, Accepting::ReusePort)
     }
+}
+
+/// Two loops of which the first accepts for both.
+#[derive(Debug)]
+pub(crate) struct Dealt;
+
+impl Model for Dealt {
+    const NAME: &str = "one_acceptor";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        let accepting = Accepting::Acceptor(Dealing::RoundRobin);
+        start_two_loops(service, listeners, options, accepting)
+    }
+}
+
+fn start_two_loops<V: Service>(
+    service: Arc<V>,
+    listeners: Vec<OwnedFd>,
+    options: Options,
+    accepting: Accepting,
+) -> Started {
+    serve_in_thread(move |tell| {
+        let mut builder = MultiLoop::builder(service)
+            .loops(NonZeroUsize::new(2).expect("not zero"))
+            .accepting(accepting)
+            .limits(options.limits);
+        for listener in listeners {
+            builder = builder.listener(listener);
+        }
+        if let Some(pool) = options.pool {
+            builder = builder.pool(pool);
+        }
+        let mut server = builder.build().expect("build");
+        tell(server.stop_handle());
+        server.run().expect("run")
+    })
 }
 
 /// Runs `serve`, which tells how it is stopped, in a thread.

@@ -10,8 +10,8 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use windlass::models::{
-    BindError, ConnectionPhase, CutConnection, Limits, LoopHandle, MultiLoop, MultiLoopBuilder,
-    ServerReport, ServerState, SingleLoop, StopHandle, UnixOptions,
+    Accepting, BindError, ConnectionPhase, CutConnection, Dealing, Limits, LoopHandle, MultiLoop,
+    MultiLoopBuilder, ServerReport, ServerState, SingleLoop, StopHandle, UnixOptions,
 };
 use windlass::session::{Input, Next, Now, Peer, Progress, Service, Session, SessionContext};
 
@@ -320,9 +320,14 @@ fn a_service_is_replaced_under_open_sessions() {
         let (addr, handles, stop) = told.recv_timeout(PATIENCE).unwrap();
         let replace = |service: NumberedService| {
             let service = Arc::new(service);
+            let (done, is_done) = mpsc::channel();
             handles[0]
-                .post(move |state, cx| state.replace_service(cx, service))
+                .post(move |state, cx| {
+                    state.replace_service(cx, service);
+                    done.send(()).unwrap();
+                })
                 .unwrap();
+            is_done.recv_timeout(PATIENCE).unwrap();
         };
         let mut first = Client::connect(addr);
         assert_eq!(first.ask(""), "1 101");
@@ -434,4 +439,43 @@ fn listeners_are_handed_on_and_divided_again() {
         server.stop.stop().unwrap();
         server.join().unwrap();
     });
+}
+
+#[test]
+fn one_acceptor_deals_connections_out_evenly() {
+    for dealing in [Dealing::LeastLoaded, Dealing::RoundRobin] {
+        guarded("one_acceptor_deals_connections_out_evenly", move || {
+            let service = LineService::default();
+            let path = socket_path(&format!("dealt-{dealing:?}"));
+            let builder = two_loops(service)
+                .accepting(Accepting::Acceptor(dealing))
+                .listen_unix(&path, UnixOptions::default())
+                .listen(addr_of_any());
+            let server = Running::start(builder);
+            let connect = || {
+                let mut client = Client::connect(server.addr.unwrap());
+                assert_eq!(client.ask("echo x"), "x");
+                client
+            };
+            let mut clients: Vec<_> = (0..64).map(|_| connect()).collect();
+            assert_eq!(server.ask(|state| state.open_connections()), [32, 32]);
+            if dealing == Dealing::LeastLoaded {
+                clients.drain(..10);
+                clients.truncate(50);
+                let open = || server.ask(|state| state.open_connections());
+                while open().iter().sum::<usize>() > 50 {
+                    thread::yield_now();
+                }
+                clients.extend((0..14).map(|_| connect()));
+                assert_eq!(server.ask(|state| state.open_connections()), [32, 32]);
+            }
+            assert_eq!(ask_unix(&path, "echo x\n"), "x\n");
+            server.stop.stop().unwrap();
+            for client in &mut clients {
+                assert!(client.rest().is_empty());
+            }
+            drop(clients);
+            assert_eq!(server.join().unwrap().report.cut, 0);
+        });
+    }
 }

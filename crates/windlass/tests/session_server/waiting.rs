@@ -137,6 +137,24 @@ impl WaitSession {
         Next::Wait
     }
 
+    fn go_on(&mut self, cx: &mut Cx<'_>, input: Input<'_>, told: u64) -> Progress {
+        if self.ends == StopAnswer::Stopping && told > 0 {
+            cx.output.push(b"stopped\n");
+            let consumed = input.bytes.len();
+            let next = Next::Close;
+            return Progress { consumed, next };
+        }
+        match self.hoard {
+            Hoard::No => self.lines(cx, input),
+            Hoard::UntilTold if told > 0 => self.count(cx, input, 0),
+            Hoard::Counts(before) => self.count(cx, input, before),
+            Hoard::UntilTold | Hoard::Always => Progress {
+                consumed: 0,
+                next: Next::Wait,
+            },
+        }
+    }
+
     fn lines(&mut self, cx: &mut Cx<'_>, input: Input<'_>) -> Progress {
         let mut consumed = 0;
         let mut next = Next::Wait;
@@ -184,35 +202,21 @@ impl Session for WaitSession {
     type Local = ();
 
     fn advance(&mut self, cx: &mut Cx<'_>, input: Input<'_>) -> Progress {
-        if !self.is_known {
-            self.is_known = true;
-            // A test may have seen enough.
-            let _ = self.waiters.send(Waiter {
-                notifier: cx.wakeups.notifier(),
-                mailbox: Arc::clone(&self.mailbox),
-            });
-        }
         self.mailbox.advances.fetch_add(1, Ordering::Relaxed);
         let told = self.mailbox.told.load(Ordering::Acquire);
         self.mailbox.seen.store(told, Ordering::Release);
         if std::mem::take(&mut self.owes) {
             cx.output.push(format!("told {told}\n").as_bytes());
         }
-        if self.ends == StopAnswer::Stopping && told > 0 {
-            cx.output.push(b"stopped\n");
-            let consumed = input.bytes.len();
-            let next = Next::Close;
-            return Progress { consumed, next };
+        let progress = self.go_on(cx, input, told);
+        if !std::mem::replace(&mut self.is_known, true) {
+            // Last, so that what the test does now is not seen by this call. It may have seen enough.
+            let _ = self.waiters.send(Waiter {
+                notifier: cx.wakeups.notifier(),
+                mailbox: Arc::clone(&self.mailbox),
+            });
         }
-        match self.hoard {
-            Hoard::No => self.lines(cx, input),
-            Hoard::UntilTold if told > 0 => self.count(cx, input, 0),
-            Hoard::Counts(before) => self.count(cx, input, before),
-            Hoard::UntilTold | Hoard::Always => Progress {
-                consumed: 0,
-                next: Next::Wait,
-            },
-        }
+        progress
     }
 
     fn complete(&mut self, _cx: &mut Cx<'_>, _result: JobResult) -> Next {

@@ -83,7 +83,15 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
             match net::accept(self.socket.fd.as_fd()) {
                 Ok(Some((socket, remote))) => {
                     self.pause = PAUSE_MIN;
-                    open(state, cx, socket, Peer::new(remote), place);
+                    let peer = Peer::new(remote);
+                    state.group.note_dealt();
+                    let Some(other) = state.other_loop(&place) else {
+                        open(state, cx, socket, peer, place);
+                        continue;
+                    };
+                    // It lives as long as any loop accepts, unless the server fails: then the
+                    // connection is cut like the others.
+                    let _ = other.post(move |state, cx| open(state, cx, socket, peer, place));
                 }
                 Ok(None) => break,
                 // That one connection is gone already.
@@ -111,6 +119,10 @@ fn open<V: Service>(
     place: Place,
 ) {
     state.counts.accepted += 1;
+    if state.is_cut() {
+        state.counts.cut += 1;
+        return;
+    }
     // Not a TCP socket, or gone already: it works without, or the first read says so.
     let _ = net::set_nodelay(socket.as_fd());
     let now = state.now(cx);

@@ -14,6 +14,7 @@ use windlass_sys::net::SocketFile;
 use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
 use crate::models::group::Group;
+use crate::models::handle::LoopHandle;
 use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
@@ -230,7 +231,9 @@ impl<V: Service> ServerState<V> {
 
     fn end_if_done(&self, cx: &mut Context<'_, 'static, Self>) {
         let is_last = self.index == 0;
-        if self.book.open_count() == 0 && (!is_last || self.group.others_have_ended()) {
+        // While others accept, they may send some.
+        let is_done = self.ends_connections() && self.book.open_count() == 0;
+        if is_done && (!is_last || self.group.others_have_ended()) {
             cx.stop();
         }
     }
@@ -342,13 +345,26 @@ impl<V: Service> ServerState<V> {
         }
     }
 
-    /// Takes room for a connection, or has `acceptor` called when there is some.
+    /// Takes room for a connection, here or in the loop that is to have it, or has `acceptor` called when there is some.
     pub(super) fn take_place(&self, acceptor: EventId) -> Option<Place> {
-        self.group.room.take(&self.wake_flag, acceptor)
+        let index = self.group.choose(self.index);
+        self.group.room.take(index, &self.wake_flag, acceptor)
     }
 
     pub(super) fn enter(&self, peer: Peer, now: Now, place: Place) -> Entry {
         self.book.enter(peer, now.monotonic, place)
+    }
+
+    /// The loop that a place is in, if it is another one.
+    pub(super) fn other_loop(&self, place: &Place) -> Option<&LoopHandle<V>> {
+        let index = place.index();
+        let is_other = index != self.index;
+        self.group.handles().get(index).filter(|_| is_other)
+    }
+
+    /// Whether connections that come now are dropped.
+    pub(super) fn is_cut(&self) -> bool {
+        self.phase == Phase::Cut
     }
 
     pub(super) fn note_connection(&mut self, event: EventId) {
