@@ -32,7 +32,7 @@
 //! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
 //! want is parsed and dropped up to a limit, so that the next request is never built from its
 //! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
-//! pool returns, or streams ([`ResponseHead::stream`]); after [`ResponseHead::upgrade`] the
+//! pool returns, or streams ([`ResponseHead::stream`]); after [`Responder::upgrade`] the
 //! connection speaks another protocol.
 
 #![forbid(unsafe_code)]
