@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use windlass::Instant;
-use windlass::session::SessionContext;
+use windlass::session::{Next, Peer, SessionContext};
 
 use super::late::Late;
 use super::receiving::{Pumped, Receiving};
@@ -122,6 +122,16 @@ impl Streaming {
 /// The exchange can't be completed.
 struct Aborted;
 
+impl Streaming {
+    /// Logs the answer, with what was made of its body.
+    fn log<H: Handler>(&self, peer: Peer, local: &mut HttpLocal<H>) {
+        let of_upload = || self.upload.as_deref().map(Receiving::late);
+        if let Some(Late { kept, .. }) = self.late.as_ref().or_else(of_upload) {
+            local.log(peer, Logged::Kept(kept), self.status, self.written_bytes);
+        }
+    }
+}
+
 impl<H: Handler> HttpSession<H> {
     /// Has the source append as long as there is room, and the sink of the request's body, if there
     /// is one, take what came.
@@ -196,27 +206,28 @@ impl<H: Handler> HttpSession<H> {
         self.stream(cx, &[], false)
     }
 
+    /// Ends the session in the middle of an answer, which is logged as far as it came.
+    pub(super) fn abort(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>) -> Next {
+        self.deadline = Instant::FAR;
+        if let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) {
+            streaming.log(self.peer, cx.local);
+        }
+        Next::Abort
+    }
+
     /// The body of the answer is complete.
     fn finish_stream(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>) -> Step {
         self.deadline = Instant::FAR;
         let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) else {
             return Step::Over;
         };
+        streaming.log(self.peer, cx.local);
         let Streaming {
-            status,
             framing,
-            written_bytes,
             upload,
             late,
             ..
         } = *streaming;
-        let kept = late
-            .as_ref()
-            .or_else(|| upload.as_deref().map(Receiving::late));
-        if let Some(Late { kept, .. }) = kept {
-            cx.local
-                .log(self.peer, Logged::Kept(kept), status, written_bytes);
-        }
         if framing == StreamFraming::Close {
             return Step::Over;
         }
