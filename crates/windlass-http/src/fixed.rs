@@ -1,34 +1,46 @@
 //! An answer that is the same each time, laid out once.
 
+use std::fs::File;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use windlass::session::Output;
 
 use crate::date::DATE_BYTES;
 use crate::responder::{DATE_NAME, Framer, Persistence, write_content_length};
-use crate::response::{Body, Response};
+use crate::response::{Body, Piece, Response};
+use crate::status::Status;
 
 /// A body up to this size is copied along with the head; a longer one is shared.
 const COPY_BYTES_MAX: usize = 16 * 1024;
 
 /// A prebuilt answer: only `Date` and `Connection` differ from one use to the next.
 ///
-/// Answering with it is one copy of the whole and one of the date. Files are not sent this way.
+/// Answering with it is one copy of the whole and one of the date; a long body is sent by
+/// reference, a file by the kernel.
 #[derive(Clone, Debug)]
 pub struct FixedResponse {
-    status: crate::Status,
-    /// The answer, for each way a connection may go on; with the body if it is short.
-    images: [Image; 3],
-    /// A long body.
-    shared: Bytes,
-    body_bytes: u64,
-    /// Where in each image the date goes.
+    status: Status,
+    /// The answer on a connection that goes on; with the body if that is short.
+    image: Vec<u8>,
+    head_bytes: usize,
+    /// Where in the image the date goes.
     date_at: usize,
+    /// What of the body is not in the image.
+    rest: Rest,
+    body_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Image {
-    bytes: Vec<u8>,
-    head_bytes: usize,
+enum Rest {
+    File {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
+    None,
+    Pieces(Arc<[Piece]>),
+    Shared(Bytes),
 }
 
 impl FixedResponse {
@@ -36,7 +48,7 @@ impl FixedResponse {
     ///
     /// # Panics
     ///
-    /// If its body is a file.
+    /// If its body is a stream: that can be sent only once.
     #[must_use]
     pub fn new(response: Response) -> Self {
         let Response {
@@ -45,48 +57,68 @@ impl FixedResponse {
             body,
             ..
         } = response;
-        let Body::Bytes(mut body) = body else {
-            panic!("a fixed answer's body must be bytes")
+        let body = if status.has_body() {
+            body
+        } else {
+            Body::Bytes(Bytes::new())
         };
-        if !status.has_body() {
-            body = Bytes::new();
+        let body_bytes = body.len();
+        let mut image = Vec::with_capacity(256 + header_lines.len());
+        status.write_line(&mut image);
+        image.extend_from_slice(DATE_NAME);
+        let date_at = image.len();
+        image.extend_from_slice(&[b' '; DATE_BYTES]);
+        image.extend_from_slice(b"\r\n");
+        image.extend_from_slice(&header_lines);
+        if status.has_length() {
+            write_content_length(&mut image, body_bytes);
         }
-        let mut status_line = Vec::new();
-        status.write_line(&mut status_line);
-        status_line.extend_from_slice(DATE_NAME);
-        let image = |persistence: Persistence| {
-            let mut bytes = status_line.clone();
-            bytes.extend_from_slice(&[b' '; DATE_BYTES]);
-            bytes.extend_from_slice(b"\r\n");
-            bytes.extend_from_slice(&header_lines);
-            if status.has_length() {
-                write_content_length(&mut bytes, body.len() as u64);
+        image.extend_from_slice(Persistence::Persistent.line());
+        image.extend_from_slice(b"\r\n");
+        let head_bytes = image.len();
+        let rest = match body {
+            Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => {
+                image.extend_from_slice(&bytes);
+                Rest::None
             }
-            bytes.extend_from_slice(persistence.line());
-            bytes.extend_from_slice(b"\r\n");
-            let head_bytes = bytes.len();
-            if body.len() <= COPY_BYTES_MAX {
-                bytes.extend_from_slice(&body);
-            }
-            Image { bytes, head_bytes }
+            Body::Bytes(bytes) => Rest::Shared(bytes),
+            Body::File { file, offset, len } => Rest::File { file, offset, len },
+            Body::Pieces(pieces) => Rest::Pieces(pieces.into()),
+            Body::Stream { .. } => panic!("a fixed answer's body must not be a stream"),
         };
+        image.shrink_to_fit();
         Self {
             status,
-            images: Persistence::ALL.map(image),
-            date_at: status_line.len(),
-            body_bytes: body.len() as u64,
-            shared: if body.len() > COPY_BYTES_MAX {
-                body
-            } else {
-                Bytes::new()
-            },
+            image,
+            head_bytes,
+            date_at,
+            rest,
+            body_bytes,
         }
     }
 
     /// The status.
     #[must_use]
-    pub fn status(&self) -> crate::Status {
+    pub fn status(&self) -> Status {
         self.status
+    }
+
+    /// The body, if it is in memory and in one piece.
+    pub(crate) fn body_in_memory(&self) -> Option<&[u8]> {
+        match &self.rest {
+            Rest::None => Some(&self.image[self.head_bytes..]),
+            Rest::Shared(bytes) => Some(bytes),
+            Rest::File { .. } | Rest::Pieces(_) => None,
+        }
+    }
+
+    /// How much memory it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let body = match &self.rest {
+            Rest::Shared(bytes) => bytes.len(),
+            Rest::File { .. } | Rest::None | Rest::Pieces(_) => 0,
+        };
+        self.image.capacity() + body + size_of::<Self>()
     }
 
     /// Appends the answer; answers how many bytes of body.
@@ -98,30 +130,37 @@ impl FixedResponse {
         date: &[u8; DATE_BYTES],
         extra: &[u8],
     ) -> u64 {
-        let image = &self.images[framer.persistence as usize];
-        let bytes = if framer.head_only {
-            &image.bytes[..image.head_bytes]
-        } else {
-            &image.bytes[..]
-        };
+        let (head, body) = self.image.split_at(self.head_bytes);
         output.push_with(|buf| {
             let start = buf.len();
-            if extra.is_empty() {
-                buf.extend_from_slice(bytes);
+            if extra.is_empty()
+                && framer.persistence == Persistence::Persistent
+                && !framer.head_only
+            {
+                buf.extend_from_slice(&self.image);
             } else {
                 // Behind the date and its line end.
-                let (head, tail) = bytes.split_at(self.date_at + DATE_BYTES + 2);
-                buf.extend_from_slice(head);
+                let (start, head_end) =
+                    head[..head.len() - 2].split_at(self.date_at + DATE_BYTES + 2);
+                buf.extend_from_slice(start);
                 buf.extend_from_slice(extra);
-                buf.extend_from_slice(tail);
+                buf.extend_from_slice(head_end);
+                buf.extend_from_slice(framer.persistence.line());
+                buf.extend_from_slice(b"\r\n");
+                if !framer.head_only {
+                    buf.extend_from_slice(body);
+                }
             }
             buf[start + self.date_at..][..DATE_BYTES].copy_from_slice(date);
         });
         if framer.head_only {
             return 0;
         }
-        if !self.shared.is_empty() {
-            output.push_shared(self.shared.clone());
+        match &self.rest {
+            Rest::None => {}
+            Rest::File { file, offset, len } => output.push_file(Arc::clone(file), *offset, *len),
+            Rest::Pieces(pieces) => pieces.iter().cloned().for_each(|piece| piece.push(output)),
+            Rest::Shared(bytes) => output.push_shared(bytes.clone()),
         }
         self.body_bytes
     }

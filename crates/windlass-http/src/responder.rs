@@ -21,7 +21,7 @@ use crate::config::HttpConfig;
 use crate::date::DATE_BYTES;
 use crate::fixed::FixedResponse;
 use crate::request::Version;
-use crate::response::{Body, Response, ResponseError, check_name, write_header};
+use crate::response::{Body, Piece, Response, ResponseError, check_name, write_header};
 use crate::status::Status;
 use crate::syntax::{is_token, is_value};
 use crate::trailers::Trailers;
@@ -43,7 +43,7 @@ pub struct Responder<'a> {
 
 /// An answer whose head is begun.
 pub struct ResponseHead<'a> {
-    responder: Responder<'a>,
+    pub(crate) responder: Responder<'a>,
     status: Status,
 }
 
@@ -131,8 +131,6 @@ pub(crate) enum Persistence {
 }
 
 impl Persistence {
-    pub(crate) const ALL: [Self; 3] = [Self::Close, Self::Persistent, Self::PersistentHttp10];
-
     pub(crate) const fn line(self) -> &'static [u8] {
         match self {
             Self::Close => b"Connection: close\r\n",
@@ -453,6 +451,18 @@ impl ResponseHead<'_> {
         self.finish(Body::File { file, offset, len })
     }
 
+    /// Answers with `pieces`, one after the other. If a file turns out shorter than its piece, the
+    /// driver ends the connection.
+    pub fn pieces(self, pieces: Vec<Piece>) -> Answered {
+        self.finish(Body::Pieces(pieces))
+    }
+
+    /// Adds header lines that were checked before, each with its line end.
+    pub(crate) fn lines(self, lines: &[u8]) -> Self {
+        self.responder.scratch.extend_from_slice(lines);
+        self
+    }
+
     fn finish(mut self, body: Body) -> Answered {
         let body = match body {
             Body::Stream { source, len } => return self.finish_stream(source, len),
@@ -472,6 +482,7 @@ impl ResponseHead<'_> {
                 Body::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => output.push(&bytes),
                 Body::Bytes(bytes) => output.push_shared(bytes),
                 Body::File { file, offset, len } => output.push_file(file, offset, len),
+                Body::Pieces(pieces) => pieces.into_iter().for_each(|piece| piece.push(output)),
                 Body::Stream { .. } => unreachable!("a stream was begun above"),
             }
         }

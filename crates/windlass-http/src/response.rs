@@ -6,6 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use windlass::session::Output;
 
 use crate::body_source::BodySource;
 use crate::status::Status;
@@ -37,10 +38,47 @@ pub(crate) enum Body {
         offset: u64,
         len: u64,
     },
+    Pieces(Vec<Piece>),
     Stream {
         source: Box<dyn BodySource>,
         len: Option<u64>,
     },
+}
+
+/// A part of a body that is put together from several, in order.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Piece {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A part of a file, sent by the kernel.
+    File {
+        /// The file, open for reading.
+        file: Arc<File>,
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is, in bytes.
+        len: u64,
+    },
+}
+
+impl Piece {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Appends the piece. Bytes are copied if they are few.
+    pub(crate) fn push(self, output: &mut Output) {
+        const COPY_BYTES_MAX: usize = 4096;
+        match self {
+            Self::Bytes(bytes) if bytes.len() <= COPY_BYTES_MAX => output.push(&bytes),
+            Self::Bytes(bytes) => output.push_shared(bytes),
+            Self::File { file, offset, len } => output.push_file(file, offset, len),
+        }
+    }
 }
 
 impl Body {
@@ -48,6 +86,8 @@ impl Body {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
             Self::File { len, .. } => *len,
+            // More than there is room for is a file longer than any: the sum stays at the limit.
+            Self::Pieces(pieces) => pieces.iter().map(Piece::len).fold(0, u64::saturating_add),
             Self::Stream { len, .. } => len.unwrap_or(0),
         }
     }
@@ -58,6 +98,7 @@ impl fmt::Debug for Body {
         let name = match self {
             Self::Bytes(_) => "Bytes",
             Self::File { .. } => "File",
+            Self::Pieces(_) => "Pieces",
             Self::Stream { .. } => "Stream",
         };
         write!(f, "{name}({})", self.len())
@@ -108,6 +149,13 @@ impl Response {
     #[must_use]
     pub fn file(mut self, file: Arc<File>, offset: u64, len: u64) -> Self {
         self.body = Body::File { file, offset, len };
+        self
+    }
+
+    /// Sets the body to `pieces`, one after the other.
+    #[must_use]
+    pub fn pieces(mut self, pieces: Vec<Piece>) -> Self {
+        self.body = Body::Pieces(pieces);
         self
     }
 

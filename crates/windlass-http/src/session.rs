@@ -209,9 +209,11 @@ impl<H: Handler> HttpSession<H> {
     }
 
     /// What a call other than `advance` waits for after a step without input.
-    fn next_of(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>, step: Step) -> Next {
+    fn next_of(&mut self, step: Step) -> Next {
         match step {
-            Step::Abort => self.abort(cx),
+            Step::Abort => Next::Abort,
+            // Nothing more is to come: the driver need not ask again.
+            Step::Consumed(_) if matches!(self.phase, Phase::Over) => self.end(),
             Step::Consumed(_) | Step::NeedsInput => Next::Read,
             Step::Flush => Next::Flush,
             Step::Job(_, job) => Next::Job(job),
@@ -254,7 +256,10 @@ impl<H: Handler> Session for HttpSession<H> {
                     break Next::Job(job);
                 }
                 Step::Wait => break Next::Wait,
-                Step::Abort => break self.abort(cx),
+                Step::Abort => {
+                    self.phase = Phase::Over;
+                    break Next::Abort;
+                }
             }
         };
         Progress { consumed, next }
@@ -275,7 +280,7 @@ impl<H: Handler> Session for HttpSession<H> {
             .downcast::<Response>()
             .map_or_else(|_| internal_error(), |r| *r);
         let step = self.respond_late(cx, late, response);
-        self.next_of(cx, step)
+        self.next_of(step)
     }
 
     #[inline]
@@ -301,11 +306,11 @@ impl<H: Handler> Session for HttpSession<H> {
             Phase::Job(_) => Next::Read,
             Phase::Receive(_) => {
                 let step = self.expire_body(cx);
-                self.next_of(cx, step)
+                self.next_of(step)
             }
             Phase::Stream(_) => {
                 let step = self.expire_stream(cx);
-                self.next_of(cx, step)
+                self.next_of(step)
             }
             Phase::Upgraded(_) => self
                 .upgraded(cx, |session, cx| session.expire(cx))
@@ -321,7 +326,7 @@ impl<H: Handler> Session for HttpSession<H> {
             Phase::Stream(_) => {
                 cx.local.date.update(cx.now.unix_ms);
                 let step = self.stream(cx, &[], false);
-                self.next_of(cx, step)
+                self.next_of(step)
             }
             Phase::Upgraded(_) => self
                 .upgraded(cx, |session, cx| session.stop(cx))

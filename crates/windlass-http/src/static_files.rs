@@ -2,50 +2,94 @@
 //!
 //! A path is decoded once and checked segment by segment ([`path`]); then the kernel opens it
 //! relative to the root and keeps the look-up inside ([`windlass::files`]). Length and times come
-//! from the open descriptor. Whatever cannot be served is `404`, which tells nothing of what is
-//! there; names that begin with a dot are never served.
+//! from the open descriptor. What was opened is kept for the next request for as long as the path
+//! leads to the same file in the same state ([`lookup`]). Whatever cannot be served is `404`,
+//! which tells nothing of what is there.
+//!
+//! Files are opened, described and sent on the driver's thread: that waits for the disk if the
+//! kernel has neither the directory nor the content in memory. Listings, which may be long, are
+//! made in the worker pool.
+//!
+//! Descriptors: one for each cached file that is longer than 16 KiB, and one for each file that
+//! is being sent. A file that was deleted keeps its space on the disk until it is asked for again
+//! or others push it out of the cache.
+//!
+//! Limit: a program that changes a file through a shared memory map changes its times only now
+//! and then; the content of a short file may be late for as long.
 
+mod answer;
+mod cache;
 mod conditional;
+mod content_type;
+mod listing;
+mod lookup;
+mod missing;
+mod multipart;
+mod options;
 mod path;
 mod range;
+mod representation;
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use windlass::files::{FileKind, Links, OpenFile, Root};
+use windlass::files::{FileKind, Links, Root};
 
-use self::conditional::{Outcome, Validators};
-use self::path::{BadPath, RelativePath};
-use self::range::Range;
+use self::cache::OpenFileCache;
+use self::lookup::Lookup;
+use self::missing::Missing;
+use self::multipart::Boundaries;
+pub use self::options::{Dotfiles, FileCache, FileOptionError, Listing, Precompressed};
+use self::path::{BadPath, LookupPath, is_plain};
+use self::representation::Representation;
 use crate::handler::Handler;
-use crate::method::Method;
+use crate::negotiation::media_wish;
 use crate::request::Request;
-use crate::responder::{Answered, Responder, ResponseHead};
+use crate::responder::{Answered, Responder};
 use crate::response::{Response, ResponseError};
 use crate::status::Status;
-
-/// A file up to this size is copied into the output, to leave in one send with its head.
-const COPY_BYTES_MAX: u64 = 16 * 1024;
+use crate::syntax::is_value;
 
 /// A [`Handler`] that serves the files below a directory.
 ///
-/// `GET` and `HEAD`; ranges (RFC 9110 section 14, one range), conditions (section 13), redirects
-/// of directories to their path with a slash, `index.html` in them.
+/// `GET` and `HEAD`; conditions (RFC 9110 section 13) and ranges (section 14, up to 16 in one
+/// request, more are ignored; those that overlap or touch are sent as one); redirects of
+/// directories to their path with a slash; the index in them.
+///
+/// ```
+/// # fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// use windlass_http::{HttpConfig, HttpService, Listing, Precompressed, StaticFiles};
+///
+/// let files = StaticFiles::new(".")?
+///     .listing(Listing::On)
+///     .precompressed(Precompressed::Siblings)
+///     .cache_control("max-age=60")?;
+/// let service = HttpService::new(files, HttpConfig::default());
+/// # let _ = service;
+/// # Ok(())
+/// # }
+/// # run().expect("the working directory can be opened");
+/// ```
 #[derive(Debug)]
 pub struct StaticFiles {
-    root: Root,
+    root: Arc<Root>,
     links: Links,
-    index: PathBuf,
+    dotfiles: Dotfiles,
+    listing: Listing,
+    precompressed: Precompressed,
+    cache: FileCache,
+    index: Vec<Box<[u8]>>,
+    fallback: Option<Box<[u8]>>,
+    cache_control: Option<Box<[u8]>>,
 }
 
-/// Scratch memory of one driver thread.
-#[derive(Debug, Default)]
+/// The open-file cache and scratch memory of one driver thread.
+#[derive(Debug)]
 pub struct StaticFilesLocal {
-    path: Vec<u8>,
-    content: Vec<u8>,
+    path: LookupPath,
+    cache: OpenFileCache,
+    boundaries: Boundaries,
 }
 
 impl StaticFiles {
@@ -55,11 +99,16 @@ impl StaticFiles {
     ///
     /// If it cannot be opened.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
-        let root = Root::open(path)?;
         Ok(Self {
-            root,
-            links: Links::WithinRoot,
-            index: PathBuf::from("index.html"),
+            root: Arc::new(Root::open(path)?),
+            links: Links::default(),
+            dotfiles: Dotfiles::default(),
+            listing: Listing::default(),
+            precompressed: Precompressed::default(),
+            cache: FileCache::default(),
+            index: vec![b"index.html"[..].into()],
+            fallback: None,
+            cache_control: None,
         })
     }
 
@@ -70,19 +119,110 @@ impl StaticFiles {
         self
     }
 
-    /// Opens what `path` names; if it ends in a slash, the index of that directory.
-    fn open(&self, path: &RelativePath<'_>) -> Result<OpenFile, Missing> {
-        let file = if path.names_directory() {
-            self.root
-                .open_file(&path.as_path().join(&self.index), self.links)?
+    /// Sets whether names that begin with a dot are served: by default they are not.
+    #[must_use]
+    pub fn dotfiles(mut self, dotfiles: Dotfiles) -> Self {
+        self.dotfiles = dotfiles;
+        self
+    }
+
+    /// Sets whether directories without an index are listed: by default they are not.
+    #[must_use]
+    pub fn listing(mut self, listing: Listing) -> Self {
+        self.listing = listing;
+        self
+    }
+
+    /// Sets whether files that were compressed beforehand are sent in place of the originals: by
+    /// default they are not.
+    #[must_use]
+    pub fn precompressed(mut self, precompressed: Precompressed) -> Self {
+        self.precompressed = precompressed;
+        self
+    }
+
+    /// Sets the bounds of the open-file cache of each driver thread.
+    #[must_use]
+    pub fn cache(mut self, cache: FileCache) -> Self {
+        self.cache = cache;
+        self
+    }
+
+    /// Sets what is sent for a directory: the first of these files that is there. By default
+    /// `index.html`; none at all is allowed.
+    ///
+    /// # Errors
+    ///
+    /// [`FileOptionError::IndexName`].
+    pub fn index<N: AsRef<[u8]>>(
+        mut self,
+        names: impl IntoIterator<Item = N>,
+    ) -> Result<Self, FileOptionError> {
+        self.index = names.into_iter().map(|name| name.as_ref().into()).collect();
+        let is_name = |name: &[u8]| is_plain(name) && !name.contains(&b'/');
+        if self.index.iter().all(|name| is_name(name)) {
+            Ok(self)
         } else {
-            self.root.open_file(path.as_path(), self.links)?
-        };
-        match file.kind {
-            FileKind::File => Ok(file),
-            FileKind::Directory if !path.names_directory() => Err(Missing::Slash),
-            FileKind::Directory | FileKind::Other => Err(Missing::NotFound),
+            Err(FileOptionError::IndexName)
         }
+    }
+
+    /// Sets a file below the root that is sent, as `200`, in place of what is not there, as
+    /// single-page applications need it: to clients that ask for `text/html` by name, for paths
+    /// without an extension.
+    ///
+    /// # Errors
+    ///
+    /// [`FileOptionError::FallbackPath`].
+    pub fn spa(mut self, path: impl AsRef<[u8]>) -> Result<Self, FileOptionError> {
+        let path = path.as_ref();
+        if !is_plain(path) {
+            return Err(FileOptionError::FallbackPath);
+        }
+        self.fallback = Some(path.into());
+        Ok(self)
+    }
+
+    /// Sets the value of `Cache-Control` of all files. By default there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`FileOptionError::CacheControl`].
+    pub fn cache_control(mut self, value: impl AsRef<[u8]>) -> Result<Self, FileOptionError> {
+        let value = value.as_ref();
+        if value.is_empty() || !is_value(value) {
+            return Err(FileOptionError::CacheControl);
+        }
+        self.cache_control = Some(value.into());
+        Ok(self)
+    }
+
+    /// Whether the fallback takes the place of what is not at the path of `request`.
+    fn falls_back(&self, request: &Request<'_>) -> bool {
+        let name = request.path().rsplit('/').next().unwrap_or_default();
+        self.fallback.is_some() && !name.contains('.') && {
+            let html = media_wish(request, "text", "html");
+            html.by_name && html.weight > 0
+        }
+    }
+
+    /// What is sent for a path that names a directory: its index.
+    fn find_index(
+        &self,
+        lookup: &mut Lookup<'_>,
+        path: &mut LookupPath,
+        request: &Request<'_>,
+    ) -> Result<Arc<Representation>, Missing> {
+        for name in &self.index {
+            path.enter(name);
+            match lookup.find(path, request) {
+                // A directory of that name is no index.
+                Err(Missing::NotFound | Missing::Slash) => {}
+                found => return found,
+            }
+        }
+        path.leave();
+        Err(Missing::NotFound)
     }
 }
 
@@ -90,7 +230,11 @@ impl Handler for StaticFiles {
     type Local = StaticFilesLocal;
 
     fn local(&self) -> Self::Local {
-        StaticFilesLocal::default()
+        StaticFilesLocal {
+            path: LookupPath::default(),
+            cache: OpenFileCache::new(self.cache),
+            boundaries: Boundaries::default(),
+        }
     }
 
     fn handle(
@@ -100,82 +244,69 @@ impl Handler for StaticFiles {
         response: Responder<'_>,
     ) -> Result<Answered, ResponseError> {
         let StaticFilesLocal {
-            path: decoded,
-            content,
+            path,
+            cache,
+            boundaries,
         } = local;
-        let path = match RelativePath::decode(request.path(), decoded) {
-            Ok(path) => path,
+        match path.decode(request.path(), self.dotfiles) {
+            Ok(()) => {}
             Err(BadPath::Hidden) => return Ok(response.respond(Missing::NotFound.answer())),
             Err(BadPath::Malformed) => {
                 let answer = Response::text(Status::BAD_REQUEST, "the path is malformed");
                 return Ok(response.respond(answer));
             }
+        }
+        let mut lookup = Lookup {
+            site: self,
+            cache,
+            now: request.now(),
         };
-        match self.open(&path) {
-            Ok(file) => {
-                let name = if path.names_directory() {
-                    &self.index
-                } else {
-                    path.as_path()
-                };
-                send(file, content_type(name), content, request, response)
+        let mut found = if path.names_directory() {
+            self.find_index(&mut lookup, path, request)
+        } else {
+            lookup.find(path, request)
+        };
+        if matches!(found, Err(Missing::NotFound)) {
+            if self.listing == Listing::On
+                && path.names_directory()
+                && let Ok(directory) =
+                    path.with_suffix("", |path| self.root.open_file(path, self.links))
+                && directory.status.kind == FileKind::Directory
+            {
+                return Ok(listing::answer(
+                    self,
+                    directory,
+                    path.relative(),
+                    request,
+                    response,
+                ));
             }
-            Err(Missing::Slash) => redirect(request, response),
-            Err(missing) => Ok(response.respond(missing.answer())),
+            if let Some(fallback) = self
+                .fallback
+                .as_deref()
+                .filter(|_| self.falls_back(request))
+            {
+                path.fall_back(fallback);
+                found = lookup.find(path, request);
+            }
+        }
+        match found {
+            Ok(representation) => answer::answer(&representation, boundaries, request, response),
+            Err(Missing::Slash) if !path.is_fallback() => redirect(request, response),
+            Err(missing) => self.miss(missing, response),
         }
     }
 }
 
-/// Why there is no file to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Missing {
-    /// The server's own trouble, which may pass.
-    Busy,
-    /// The server's own trouble.
-    Failed,
-    Forbidden,
-    NotFound,
-    /// A directory whose path lacks the slash at the end.
-    Slash,
-}
-
-impl Missing {
-    fn answer(self) -> Response {
-        match self {
-            Self::Busy => Response::text(Status::SERVICE_UNAVAILABLE, "try again later"),
-            Self::Failed | Self::Slash => {
-                Response::text(Status::INTERNAL_SERVER_ERROR, "the file cannot be read")
-            }
-            Self::Forbidden => Response::text(Status::FORBIDDEN, "the file is not public"),
-            Self::NotFound => Response::text(Status::NOT_FOUND, "there is no such file"),
-        }
-    }
-}
-
-impl From<io::Error> for Missing {
-    fn from(error: io::Error) -> Self {
-        use io::ErrorKind;
-        const EMFILE: i32 = 24;
-        const ENFILE: i32 = 23;
-        const ENXIO: i32 = 6;
-        const ELOOP: i32 = 40;
-        match (error.kind(), error.raw_os_error()) {
-            (ErrorKind::PermissionDenied, _) => Self::Forbidden,
-            // Out of the root, through a link that is refused, through a file, a socket.
-            (
-                ErrorKind::NotFound
-                | ErrorKind::NotADirectory
-                | ErrorKind::CrossesDevices
-                | ErrorKind::InvalidFilename
-                | ErrorKind::InvalidInput,
-                _,
-            )
-            | (_, Some(ELOOP | ENXIO)) => Self::NotFound,
-            (ErrorKind::WouldBlock | ErrorKind::OutOfMemory, _) | (_, Some(EMFILE | ENFILE)) => {
-                Self::Busy
-            }
-            _ => Self::Failed,
-        }
+impl StaticFiles {
+    /// Says why there is no file, and what that depends on.
+    fn miss(&self, missing: Missing, response: Responder<'_>) -> Result<Answered, ResponseError> {
+        let answer = missing.answer();
+        Ok(response.respond(match missing {
+            Missing::NotAcceptable => answer.header("Vary", "Accept-Encoding")?,
+            Missing::NotFound if self.fallback.is_some() => answer.header("Vary", "Accept")?,
+            _ => answer,
+        }))
     }
 }
 
@@ -188,95 +319,4 @@ fn redirect(request: &Request<'_>, response: Responder<'_>) -> Result<Answered, 
         .start(Status::MOVED_PERMANENTLY)
         .header_fmt("Location", format_args!("/{path}/{mark}{query}"))?
         .empty())
-}
-
-/// Sends `file`, a part of it, or why not.
-fn send(
-    file: OpenFile,
-    content_type: ContentType,
-    content: &mut Vec<u8>,
-    request: &Request<'_>,
-    response: Responder<'_>,
-) -> Result<Answered, ResponseError> {
-    let validators = Validators::of(&file);
-    match validators.judge(request) {
-        Outcome::Failed => {
-            let detail = "the file is not what the condition asks for";
-            return Ok(response.respond(Response::text(Status::PRECONDITION_FAILED, detail)));
-        }
-        Outcome::NotModified => {
-            return Ok(validators
-                .write(response.start(Status::NOT_MODIFIED))?
-                .empty());
-        }
-        Outcome::Send => {}
-    }
-    // A field that may stand once, RFC 9110 section 14.2: twice it is as if it were not there.
-    let mut ranges = request.header_values("range");
-    let range = match ranges.next().filter(|_| ranges.next().is_none()) {
-        Some(value) if request.method() == Method::Get && validators.judge_range(request) => {
-            Range::parse(value, file.len)
-        }
-        _ => Range::Whole,
-    };
-    let (status, offset, len) = match range {
-        Range::Part { first, last } => (Status::PARTIAL_CONTENT, first, last - first + 1),
-        Range::Unsatisfiable => {
-            return Ok(response
-                .start(Status::RANGE_NOT_SATISFIABLE)
-                .header_fmt("Content-Range", format_args!("bytes */{}", file.len))?
-                .empty());
-        }
-        Range::Whole => (Status::OK, 0, file.len),
-    };
-    let mut head = content_type.write(validators.write(response.start(status))?)?;
-    head = head.header("Accept-Ranges", "bytes")?;
-    if let Range::Part { first, last } = range {
-        let value = format_args!("bytes {first}-{last}/{}", file.len);
-        head = head.header_fmt("Content-Range", value)?;
-    }
-    // HEAD takes the second way: a segment that is not sent costs nothing.
-    if len <= COPY_BYTES_MAX
-        && request.method() != Method::Head
-        && read_exactly(&file.file, offset, len, content)
-    {
-        return Ok(head.body(content));
-    }
-    Ok(head.file(Arc::new(file.file), offset, len))
-}
-
-/// Reads a short part of `file`. If that fails, the driver will find out the same, and end the
-/// connection.
-fn read_exactly(file: &File, offset: u64, len: u64, content: &mut Vec<u8>) -> bool {
-    // At most COPY_BYTES_MAX.
-    content.resize(len as usize, 0);
-    file.read_exact_at(content, offset).is_ok()
-}
-
-/// A media type, and whether it is text.
-#[derive(Clone, Copy, Debug)]
-struct ContentType {
-    name: &'static str,
-    is_text: bool,
-}
-
-impl ContentType {
-    fn write(self, head: ResponseHead<'_>) -> Result<ResponseHead<'_>, ResponseError> {
-        let charset = if self.is_text { "; charset=utf-8" } else { "" };
-        head.header_fmt("Content-Type", format_args!("{}{charset}", self.name))
-    }
-}
-
-/// The type that the extension of `path` stands for.
-fn content_type(path: &Path) -> ContentType {
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    let name = extension
-        .and_then(|extension| mime_guess::from_ext(extension).first_raw())
-        .unwrap_or("application/octet-stream");
-    let is_text = name.starts_with("text/")
-        || matches!(
-            name,
-            "application/javascript" | "application/xml" | "image/svg+xml"
-        );
-    ContentType { name, is_text }
 }

@@ -1,40 +1,35 @@
 //! Files from a directory: what is served, and that nothing else is.
 
 mod common;
+mod site;
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Answer, Connection, answers};
+use common::{Answer, answers};
 use windlass::files::Links;
-use windlass_http::{HttpConfig, HttpService, StaticFiles};
 
-/// A directory with a root to serve and things beside it that must stay hidden.
+/// A site with something of each kind in it.
 struct Site {
-    dir: PathBuf,
+    site: site::Site,
     links: Links,
 }
 
 impl Site {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("windlass-http-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let root = dir.join("root");
+        let site = site::Site::empty();
+        let (dir, root) = (&site.dir, site.root());
         fs::create_dir_all(root.join("sub/deep")).expect("create");
         fs::create_dir_all(root.join("evil.example")).expect("create");
         fs::create_dir_all(dir.join("root-secret")).expect("create");
         fs::write(dir.join("root-secret/s.txt"), "SECRET").expect("write");
-        fs::write(root.join("index.html"), "<p>home").expect("write");
-        fs::write(root.join("sub/index.html"), "<p>sub").expect("write");
-        fs::write(root.join("ten.txt"), "0123456789").expect("write");
-        fs::write(root.join("empty.bin"), "").expect("write");
-        fs::write(root.join("a b.js"), "1").expect("write");
-        fs::write(root.join(".hidden"), "SECRET").expect("write");
-        fs::write(root.join("large.bin"), vec![b'l'; 100_000]).expect("write");
+        site.write("index.html", "<p>home");
+        site.write("sub/index.html", "<p>sub");
+        site.write("ten.txt", "0123456789");
+        site.write("empty.bin", "");
+        site.write("a b.js", "1");
+        site.write(".hidden", "SECRET");
+        site.write("large.bin", vec![b'l'; 100_000]);
         symlink("ten.txt", root.join("inside.txt")).expect("link");
         symlink("../root-secret/s.txt", root.join("outside.txt")).expect("link");
         symlink("../root-secret", root.join("outside")).expect("link");
@@ -44,34 +39,23 @@ impl Site {
             .status();
         assert!(made.expect("mkfifo runs").success());
         Self {
-            dir,
+            site,
             links: Links::WithinRoot,
         }
     }
 
     fn raw(&self, request: &[u8]) -> Vec<u8> {
-        let files = StaticFiles::new(self.dir.join("root")).expect("a directory");
-        let files = files.links(self.links);
-        let mut connection = Connection::open(&HttpService::new(files, HttpConfig::default()));
-        connection.feed(request);
-        connection.sent
+        let files = self.site.files().links(self.links);
+        site::raw(&mut self.site.client(files), request)
     }
 
     fn get(&self, target: &str, headers: &str) -> Answer {
-        let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
-        let mut found = answers(&self.raw(request.as_bytes()));
-        assert_eq!(found.len(), 1, "{target}");
-        found.pop().expect("one")
+        let files = self.site.files().links(self.links);
+        site::get(&mut self.site.client(files), target, headers)
     }
 
     fn status(&self, target: &str, headers: &str) -> u16 {
         self.get(target, headers).status
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.dir).expect("remove");
     }
 }
 
@@ -191,6 +175,17 @@ fn links_can_be_refused_altogether() {
 }
 
 #[test]
+fn links_out_of_the_root_are_followed_only_where_that_is_allowed() {
+    let mut site = Site::new();
+    assert_eq!(site.status("/outside.txt", ""), 404);
+    site.links = Links::Anywhere;
+    assert_eq!(site.get("/outside.txt", "").body, b"SECRET");
+    assert_eq!(site.get("/outside/s.txt", "").body, b"SECRET");
+    assert_eq!(site.status("/../root-secret/s.txt", ""), 404);
+    assert_eq!(site.status("/%2fetc/passwd", ""), 404);
+}
+
+#[test]
 fn directory_without_slash_is_redirected_within_the_site() {
     let site = Site::new();
     for (target, location) in [
@@ -198,6 +193,7 @@ fn directory_without_slash_is_redirected_within_the_site() {
         ("/sub?a=b", "/sub/?a=b"),
         ("//evil.example", "/evil.example/"),
         ("///evil.example", "/evil.example/"),
+        ("//evil.example?//x", "/evil.example/?//x"),
         ("http://h//evil.example", "/evil.example/"),
         ("/%73ub", "/%73ub/"),
     ] {
@@ -208,7 +204,16 @@ fn directory_without_slash_is_redirected_within_the_site() {
             "{target}"
         );
     }
+    for target in [
+        "//evil.example/..",
+        "//evil.example/%2e%2e",
+        "/.//evil.example",
+        "/x//evil.example/..",
+    ] {
+        assert_eq!(site.status(target, ""), 404, "{target}");
+    }
     assert_eq!(site.status("/\\evil.example", ""), 400);
+    assert_eq!(site.status("/\\/evil.example", ""), 400);
     assert_eq!(site.status("/%5cevil.example", ""), 400);
 }
 
@@ -230,7 +235,7 @@ fn pf38_bytes_range_and_length_agree() {
         ("bytes=-0", 416, Some("bytes */10"), ""),
         ("bytes=18446744073709551615-", 416, Some("bytes */10"), ""),
         ("bytes=5-2", 200, None, "0123456789"),
-        ("bytes=0-1,2-3", 200, None, "0123456789"),
+        ("bytes=0-1,2-3", 206, Some("bytes 0-3/10"), "0123"),
         ("rows=0-1", 200, None, "0123456789"),
     ] {
         let answer = site.get("/ten.txt", &format!("Range: {range}\r\n"));
@@ -289,6 +294,33 @@ fn conditions_are_evaluated_in_their_order() {
         (format!("Range: bytes=0-1\r\nIf-Range: W/{tag}\r\n"), 200),
         (format!("Range: bytes=0-1\r\nIf-Range: {old}\r\n"), 200),
         (format!("Range: bytes=0-1\r\nIf-None-Match: {tag}\r\n"), 304),
+        (format!("Range: bytes=0-1\r\nIf-Range: {date}\r\n"), 206),
+        (format!("If-Range: {tag}\r\n"), 200),
+        // An If-Match that holds makes the date irrelevant, one that fails all else.
+        (
+            format!("If-Match: {tag}\r\nIf-Unmodified-Since: {old}\r\n"),
+            200,
+        ),
+        (format!("If-Match: \"x\"\r\nIf-None-Match: {tag}\r\n"), 412),
+        (format!("If-Match: {tag}\r\nIf-None-Match: {tag}\r\n"), 304),
+        (
+            format!("If-Match: {tag}\r\nIf-Modified-Since: {date}\r\n"),
+            304,
+        ),
+        (
+            format!("If-Unmodified-Since: {old}\r\nIf-None-Match: {tag}\r\n"),
+            412,
+        ),
+        (
+            format!("If-None-Match: {tag}\r\nIf-Modified-Since: {old}\r\n"),
+            304,
+        ),
+        ("Range: bytes=0-1\r\nIf-Match: \"x\"\r\n".to_owned(), 412),
+        (format!("Range: bytes=99-\r\nIf-None-Match: {tag}\r\n"), 304),
+        (format!("Range: bytes=99-\r\nIf-Range: {tag}\r\n"), 416),
+        ("Range: bytes=99-\r\nIf-Range: \"x\"\r\n".to_owned(), 200),
+        ("Range: bytes=0-1\r\nRange: bytes=2-3\r\n".to_owned(), 200),
+        (format!("IF-NONE-MATCH: {tag}\r\n"), 304),
     ] {
         let answer = site.get("/ten.txt", &headers);
         assert_eq!(answer.status, status, "{headers}");
@@ -305,7 +337,7 @@ fn conditions_are_evaluated_in_their_order() {
 #[test]
 fn entity_tag_changes_with_the_content_within_one_second() {
     let site = Site::new();
-    let path = site.dir.join("root/ten.txt");
+    let path = site.site.root().join("ten.txt");
     let before = site.get("/ten.txt", "").header("etag").map(str::to_owned);
     let file = fs::File::options().write(true).open(&path).expect("open");
     let modified = file
@@ -322,9 +354,9 @@ fn entity_tag_changes_with_the_content_within_one_second() {
 #[test]
 fn pf39_replaced_file_is_sent_as_opened_and_lengths_stay_true() {
     let site = Site::new();
-    let path = site.dir.join("root/large.bin");
+    let path = site.site.root().join("large.bin");
     let answer = site.get("/large.bin", "");
-    fs::rename(site.dir.join("root/ten.txt"), &path).expect("rename");
+    fs::rename(site.site.root().join("ten.txt"), &path).expect("rename");
     assert_eq!(answer.body.len(), 100_000);
     assert_eq!(site.get("/large.bin", "").body, b"0123456789");
 }

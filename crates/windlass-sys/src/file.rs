@@ -1,10 +1,15 @@
 //! Files to be sent: opened beneath a directory, described, and copied to a socket by the kernel.
 
+use std::ffi::CStr;
 use std::io;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{
+    Access, AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, Statx, StatxFlags,
+};
 use rustix::io::Errno;
 
 use crate::errno::retry_or_none;
@@ -15,6 +20,9 @@ const LOOKUP_ATTEMPTS_MAX: usize = 16;
 /// Which links a path look-up follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
+    /// Symbolic links wherever they lead, but no links of `/proc` that jump
+    /// (`RESOLVE_NO_MAGICLINKS`).
+    Anywhere,
     /// Symbolic links that stay beneath the directory.
     #[default]
     Beneath,
@@ -22,6 +30,15 @@ pub enum Links {
     NoMagic,
     /// None at all (`RESOLVE_NO_SYMLINKS`).
     None,
+}
+
+/// What an open descriptor of a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To describe it (`O_PATH`): needs no permission to read.
+    Describe,
+    /// To read it.
+    Read,
 }
 
 /// Opens the directory at `path` as a place to look up from (`O_PATH`), open(2), and makes sure
@@ -37,24 +54,35 @@ pub fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Opens the file at `path` beneath `directory` for reading, openat2(2) with `RESOLVE_BENEATH`:
-/// whatever `..`, absolute path or link is in it, the file is in that tree.
+/// Opens the file at `path` beneath `directory`, openat2(2) with `RESOLVE_BENEATH`: whatever `..`,
+/// absolute path or link is in it, the file is in that tree. [`Links::Anywhere`] lifts that.
 ///
 /// `O_NONBLOCK`, so that a named pipe does not hold the caller up, and `O_NOCTTY`.
 ///
 /// # Errors
 ///
 /// `EXDEV` (the path leads out of the directory), `ELOOP` (a link that `links` forbids),
-/// `EACCES`, `ENOENT`, `ENOTDIR`, `EINVAL` (a NUL byte), `EMFILE`, `ENFILE`, `ENOSYS` (Linux
-/// before 5.6). `EAGAIN` only if renames disturbed every one of 16 attempts.
-pub fn open_beneath(directory: BorrowedFd<'_>, path: &Path, links: Links) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let resolve = ResolveFlags::BENEATH
-        | match links {
-            Links::Beneath => ResolveFlags::empty(),
-            Links::NoMagic => ResolveFlags::NO_MAGICLINKS,
-            Links::None => ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+/// `EACCES`, `ENOENT`, `ENOTDIR`, `EMFILE`, `ENFILE`, `ENOSYS` (Linux before 5.6). `EAGAIN` only
+/// if renames disturbed every one of 16 attempts.
+pub fn open_beneath(
+    directory: BorrowedFd<'_>,
+    path: &CStr,
+    links: Links,
+    purpose: Purpose,
+) -> io::Result<OwnedFd> {
+    let flags = OFlags::CLOEXEC
+        | match purpose {
+            Purpose::Describe => OFlags::PATH,
+            Purpose::Read => OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
         };
+    let resolve = match links {
+        Links::Anywhere => ResolveFlags::NO_MAGICLINKS,
+        Links::Beneath => ResolveFlags::BENEATH,
+        Links::NoMagic => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+        Links::None => {
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+        }
+    };
     let mut attempts = 1;
     loop {
         match rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve) {
@@ -76,21 +104,31 @@ pub enum FileKind {
     Special,
 }
 
-/// What fstat(2) says of an open file.
+/// What statx(2) says of a file. Two that are equal are of the same file in the same state, as far
+/// as the kernel's clock tells: its times advance in ticks of up to 10 ms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStatus {
     /// What it is.
     pub kind: FileKind,
     /// Its length.
     pub size_bytes: u64,
-    /// When its content changed last: seconds since 1970.
-    pub modified_s: i64,
-    /// And nanoseconds within that second.
-    pub modified_ns: u32,
+    /// When its content changed last; programs can set it.
+    pub modified: FileTime,
+    /// When its content or anything else about it changed last; nobody can set it.
+    pub changed: FileTime,
     /// Its number within the device.
     pub inode: u64,
-    /// The device.
-    pub device: u64,
+    /// The device: major and minor number.
+    pub device: (u32, u32),
+}
+
+/// A time of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileTime {
+    /// Seconds since 1970-01-01 00:00 UTC.
+    pub secs: i64,
+    /// Nanoseconds within that second.
+    pub nanos: u32,
 }
 
 impl FileStatus {
@@ -107,27 +145,98 @@ impl FileStatus {
     }
 }
 
-/// Describes the open file `fd`, fstat(2).
+/// Describes the open file `fd`, statx(2).
 ///
 /// # Errors
 ///
-/// `EOVERFLOW`; none else for an open descriptor.
+/// None is usual for an open descriptor; `EIO` of a network file system.
 pub fn status(fd: BorrowedFd<'_>) -> io::Result<FileStatus> {
-    let stat = rustix::fs::fstat(fd)?;
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
+    describe(fd, c"", AtFlags::EMPTY_PATH)
+}
+
+/// Describes what `path` leads to from `directory`, statx(2). Links are followed wherever they
+/// lead: nothing says that the file is in the directory.
+///
+/// # Errors
+///
+/// `EACCES`, `ELOOP` (too many links), `ENAMETOOLONG`, `ENOENT`, `ENOTDIR`.
+#[inline]
+pub fn status_at(directory: BorrowedFd<'_>, path: &CStr) -> io::Result<FileStatus> {
+    describe(directory, path, AtFlags::empty())
+}
+
+/// Describes the entry `name` of `directory` itself, statx(2); `None` if it is a symbolic link.
+///
+/// # Errors
+///
+/// As [`status_at`].
+pub fn entry_status(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<FileStatus>> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let stat = rustix::fs::statx(directory, name, flags, WANTED)?;
+    let is_link = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::Symlink;
+    Ok((!is_link).then(|| of_statx(&stat)))
+}
+
+const WANTED: StatxFlags = StatxFlags::TYPE
+    .union(StatxFlags::SIZE)
+    .union(StatxFlags::MTIME)
+    .union(StatxFlags::CTIME)
+    .union(StatxFlags::INO);
+
+#[inline]
+fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileStatus> {
+    let stat = rustix::io::retry_on_intr(|| rustix::fs::statx(fd, path, flags, WANTED))?;
+    Ok(of_statx(&stat))
+}
+
+fn of_statx(stat: &Statx) -> FileStatus {
+    let kind = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
         FileType::Directory => FileKind::Directory,
         FileType::RegularFile => FileKind::Regular,
         _ => FileKind::Special,
     };
-    Ok(FileStatus {
+    FileStatus {
         kind,
-        size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
-        modified_s: stat.st_mtime,
-        modified_ns: u32::try_from(stat.st_mtime_nsec).unwrap_or(0),
-        inode: stat.st_ino,
-        device: stat.st_dev,
-    })
+        size_bytes: stat.stx_size,
+        modified: FileTime {
+            secs: stat.stx_mtime.tv_sec,
+            nanos: stat.stx_mtime.tv_nsec,
+        },
+        changed: FileTime {
+            secs: stat.stx_ctime.tv_sec,
+            nanos: stat.stx_ctime.tv_nsec,
+        },
+        inode: stat.stx_ino,
+        device: (stat.stx_dev_major, stat.stx_dev_minor),
+    }
 }
+
+/// Calls `visit` with each name in `directory`, getdents64(2), without `.` and `..`, in no order,
+/// until it answers [`ControlFlow::Break`].
+///
+/// `directory` must be open for reading and is read from where it stands.
+///
+/// # Errors
+///
+/// `ENOTDIR`, `EBADF` (open with `O_PATH` only), `ENOENT` (it was removed).
+pub fn visit_names(
+    directory: BorrowedFd<'_>,
+    mut visit: impl FnMut(&CStr) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let mut buf = vec![MaybeUninit::uninit(); NAMES_BYTES];
+    let mut names = RawDir::new(directory, &mut buf);
+    while let Some(entry) = names.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") && visit(name).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Room for names in one call of getdents64(2).
+const NAMES_BYTES: usize = 32 * 1024;
 
 /// Copies up to `count` bytes of `file` from `offset` on to `out` within the kernel, sendfile(2),
 /// and moves `offset` on. `None`: it would block; zero: the file ends at `offset`.
@@ -150,6 +259,7 @@ pub fn send_file(
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
     use std::fs;
     use std::io::Read;
     use std::os::fd::AsFd;
@@ -175,7 +285,8 @@ mod tests {
 
         fn open(&self, path: &str, links: Links) -> Result<OwnedFd, i32> {
             let root = open_directory(&self.0.join("root")).expect("open");
-            open_beneath(root.as_fd(), Path::new(path), links)
+            let path = CString::new(path).expect("no NUL");
+            open_beneath(root.as_fd(), &path, links, Purpose::Read)
                 .map_err(|error| error.raw_os_error().expect("a system error"))
         }
     }
@@ -202,7 +313,6 @@ mod tests {
             tree.open("/etc/passwd", Links::Beneath).err(),
             Some(errno::EXDEV)
         );
-        assert_eq!(tree.open("a\0b", Links::Beneath).err(), Some(errno::EINVAL));
         assert_eq!(
             tree.open("missing", Links::Beneath).err(),
             Some(errno::ENOENT)
@@ -216,6 +326,52 @@ mod tests {
         assert!(tree.open("in", Links::Beneath).is_ok());
         assert!(tree.open("in", Links::NoMagic).is_ok());
         assert_eq!(tree.open("in", Links::None).err(), Some(errno::ELOOP));
+        assert!(tree.open("out", Links::Anywhere).is_ok());
+    }
+
+    #[test]
+    fn a_status_tells_of_each_change_and_a_path_is_described_like_its_descriptor() {
+        let tree = Tree::new("status");
+        let root = open_directory(&tree.0.join("root")).expect("open");
+        let file = tree.open("a.txt", Links::Beneath).expect("open");
+        let before = status(file.as_fd()).expect("status");
+        assert_eq!(status_at(root.as_fd(), c"a.txt").expect("status"), before);
+        assert_eq!(status_at(root.as_fd(), c"in").expect("status"), before);
+        assert_eq!(
+            entry_status(root.as_fd(), c"a.txt").expect("status"),
+            Some(before)
+        );
+        assert_eq!(entry_status(root.as_fd(), c"in").expect("status"), None);
+        fs::write(tree.0.join("root/a.txt"), b"hello, world").expect("write");
+        assert_ne!(status_at(root.as_fd(), c"a.txt").expect("status"), before);
+        assert!(status_at(root.as_fd(), c"missing").is_err());
+        let described = open_beneath(root.as_fd(), c"sub", Links::None, Purpose::Describe);
+        let described = described.expect("open");
+        assert!(status(described.as_fd()).expect("status").is_directory());
+    }
+
+    #[test]
+    fn names_of_a_directory_are_visited_until_told_to_stop() {
+        let tree = Tree::new("names");
+        let directory = tree.open(".", Links::None).expect("open");
+        let mut names = Vec::new();
+        visit_names(directory.as_fd(), |name| {
+            names.push(name.to_str().expect("UTF-8").to_owned());
+            ControlFlow::Continue(())
+        })
+        .expect("read");
+        names.sort();
+        assert_eq!(names, ["a.txt", "in", "out", "sub"]);
+        let directory = tree.open(".", Links::None).expect("open");
+        let mut count = 0;
+        visit_names(directory.as_fd(), |_| {
+            count += 1;
+            ControlFlow::Break(())
+        })
+        .expect("read");
+        assert_eq!(count, 1);
+        let file = tree.open("a.txt", Links::None).expect("open");
+        assert!(visit_names(file.as_fd(), |_| ControlFlow::Continue(())).is_err());
     }
 
     #[test]
@@ -225,7 +381,7 @@ mod tests {
         let described = status(file.as_fd()).expect("status");
         assert!(described.is_file() && !described.is_directory());
         assert_eq!(described.size_bytes, 5);
-        assert!(described.modified_s > 0);
+        assert!(described.modified.secs > 0);
         let sub = tree.open("sub", Links::Beneath).expect("open");
         assert!(status(sub.as_fd()).expect("status").is_directory());
 

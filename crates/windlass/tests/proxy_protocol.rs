@@ -85,11 +85,12 @@ impl Memory {
         ) -> R,
     ) -> R {
         let make = || Notifier::new(|| {});
+        let mut slot = None;
         let mut cx = SessionContext {
             local: &mut self.local,
             output: &mut self.output,
             now: self.now,
-            wakeups: Wakeups::new(&mut None, &make),
+            wakeups: Wakeups::new(&mut slot, &make),
         };
         f(&mut self.session, &mut cx)
     }

@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Duration;
 
 use windlass::Instant;
-use windlass::session::{Next, Peer, SessionContext};
+use windlass::session::SessionContext;
 
 use super::late::Late;
 use super::receiving::{Pumped, Receiving};
@@ -122,16 +122,6 @@ impl Streaming {
 /// The exchange can't be completed.
 struct Aborted;
 
-impl Streaming {
-    /// Logs the answer, with what was made of its body.
-    fn log<H: Handler>(&self, peer: Peer, local: &mut HttpLocal<H>) {
-        let of_upload = || self.upload.as_deref().map(Receiving::late);
-        if let Some(Late { kept, .. }) = self.late.as_ref().or_else(of_upload) {
-            local.log(peer, Logged::Kept(kept), self.status, self.written_bytes);
-        }
-    }
-}
-
 impl<H: Handler> HttpSession<H> {
     /// Has the source append as long as there is room, and the sink of the request's body, if there
     /// is one, take what came.
@@ -149,7 +139,7 @@ impl<H: Handler> HttpSession<H> {
         match streaming.pump(cx, input, ended) {
             Ok(0) => {}
             Ok(consumed) => return Step::Consumed(consumed),
-            Err(Aborted) => return Step::Abort,
+            Err(Aborted) => return self.abort_stream(cx),
         }
         loop {
             if cx.output.is_full() {
@@ -171,7 +161,7 @@ impl<H: Handler> HttpSession<H> {
                     self.deadline = self.stream_deadline(cx);
                     return Step::Wait;
                 }
-                (Produced::Failed, _) => return Step::Abort,
+                (Produced::Failed, _) => return self.abort_stream(cx),
                 (Produced::End, _) => return self.finish_stream(cx),
             }
         }
@@ -200,19 +190,10 @@ impl<H: Handler> HttpSession<H> {
         if let Some(upload) = &streaming.upload
             && upload.deadline(timeouts) <= cx.now.monotonic
         {
-            return Step::Abort;
+            return self.abort_stream(cx);
         }
         self.deadline = Instant::FAR;
         self.stream(cx, &[], false)
-    }
-
-    /// Ends the session in the middle of an answer, which is logged as far as it came.
-    pub(super) fn abort(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>) -> Next {
-        self.deadline = Instant::FAR;
-        if let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) {
-            streaming.log(self.peer, cx.local);
-        }
-        Next::Abort
     }
 
     /// The body of the answer is complete.
@@ -221,7 +202,7 @@ impl<H: Handler> HttpSession<H> {
         let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) else {
             return Step::Over;
         };
-        streaming.log(self.peer, cx.local);
+        self.log_stream(cx, &streaming);
         let Streaming {
             framing,
             upload,
@@ -237,5 +218,23 @@ impl<H: Handler> HttpSession<H> {
             (None, None) => {}
         }
         Step::Consumed(0)
+    }
+
+    /// The body of the answer can't be completed. What was sent of it is logged.
+    fn abort_stream(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>) -> Step {
+        self.deadline = Instant::FAR;
+        if let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) {
+            self.log_stream(cx, &streaming);
+        }
+        Step::Abort
+    }
+
+    fn log_stream(&self, cx: &mut SessionContext<'_, HttpLocal<H>>, streaming: &Streaming) {
+        let upload = streaming.upload.as_deref().map(Receiving::late);
+        if let Some(Late { kept, .. }) = streaming.late.as_ref().or(upload) {
+            let logged = Logged::Kept(kept);
+            cx.local
+                .log(self.peer, logged, streaming.status, streaming.written_bytes);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A driver in memory, a client of rustls, and scripted sessions to put inside the layer.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "what is missing fails the test")]
 
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;

@@ -110,10 +110,9 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Result<ProxyParse, ProxyHeaderError> 
 fn parse_line(bytes: &[u8]) -> Result<ProxyParse, ProxyHeaderError> {
     let head = &bytes[..bytes.len().min(PROXY_LINE_BYTES_MAX)];
     let Some(end) = head.windows(2).position(|pair| pair == b"\r\n") else {
-        let is_bad = head
-            .iter()
-            .enumerate()
-            .any(|(at, &byte)| !(is_text(byte) || byte == b'\r' && at + 1 == head.len()));
+        // All but a CR at the end, which the line's end may begin with.
+        let text = head.strip_suffix(b"\r").unwrap_or(head);
+        let is_bad = !text.iter().copied().all(is_text);
         return match () {
             () if is_bad => Err(ProxyHeaderError::Line),
             () if head.len() == PROXY_LINE_BYTES_MAX => Err(ProxyHeaderError::TooLong),
@@ -121,7 +120,7 @@ fn parse_line(bytes: &[u8]) -> Result<ProxyParse, ProxyHeaderError> {
         };
     };
     let line = &bytes[LINE_START.len()..end];
-    let text = line.iter().all(|&byte| is_text(byte));
+    let text = line.iter().copied().all(is_text);
     let text = text.then(|| std::str::from_utf8(line).ok()).flatten();
     let mut words = text.ok_or(ProxyHeaderError::Line)?.split(' ');
     let header = match words.next() {
