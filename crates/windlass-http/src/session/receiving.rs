@@ -22,8 +22,8 @@ pub(super) struct Receiving {
     decoder: BodyDecoder,
     /// Has the taker.
     late: Late,
-    /// When the body began, put off by the time for which nothing was read.
     trailers: Trailers,
+    /// When the body began, put off by the time for which nothing was read.
     started: Instant,
     /// Since when nothing is read, though the client may be sending.
     paused_at: Option<Instant>,
