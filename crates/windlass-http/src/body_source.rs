@@ -134,6 +134,11 @@ impl BodyWriter<'_, '_> {
         self.output.is_full() || self.scratch.len() >= CHUNK_BYTES * 4
     }
 
+    /// How much of the body was appended since its beginning.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        *self.written_bytes
+    }
+
     /// The connection's notifier, for who will have more of the body later.
     #[must_use]
     pub fn notifier(&mut self) -> Notifier {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::access_log::AccessLog;
+#[cfg(feature = "compression")]
+use crate::compression::Compression;
 use crate::error_pages::ErrorPages;
 
 /// Settings of an [`HttpService`](crate::HttpService).
@@ -23,6 +25,9 @@ pub struct HttpConfig {
     pub access_log: Option<AccessLog>,
     /// Pages that replace the plain text of error answers.
     pub error_pages: ErrorPages,
+    /// Which answers are compressed; none by default, see [`Compression`].
+    #[cfg(feature = "compression")]
+    pub compression: Option<Compression>,
 }
 
 /// The most of each thing that a client may send.

@@ -1,7 +1,6 @@
 //! Credentials of the Basic scheme, RFC 7617 section 2.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use data_encoding::BASE64;
 
 /// Name and password with the first colon between them, from the value of an `Authorization`
 /// header; nothing if they are not there.
@@ -10,7 +9,7 @@ pub(crate) fn decode_basic(authorization: &[u8]) -> Option<Vec<u8>> {
     if !scheme.eq_ignore_ascii_case(b"basic ") {
         return None;
     }
-    let decoded = STANDARD.decode(rest.trim_ascii()).ok()?;
+    let decoded = BASE64.decode(rest.trim_ascii()).ok()?;
     decoded.contains(&b':').then_some(decoded)
 }
 

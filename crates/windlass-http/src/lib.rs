@@ -32,8 +32,9 @@
 //! by piece ([`Responder::receive`], [`Responder::upload`]), with back-pressure. What it does not
 //! want is parsed and dropped up to a limit, so that the next request is never built from its
 //! bytes; beyond the limit the connection ends. Answers are bytes, files, what a job in the worker
-//! pool returns, or streams ([`ResponseHead::stream`]); after [`Responder::upgrade`] the
-//! connection speaks another protocol.
+//! pool returns, or streams ([`ResponseHead::stream`]), which other threads may feed
+//! ([`body_channel`], [`ResponseHead::events`]); after [`Responder::upgrade`] the connection speaks
+//! another protocol, such as that of the module `websocket`.
 
 #![forbid(unsafe_code)]
 
@@ -41,16 +42,22 @@ mod access_log;
 mod body;
 mod body_sink;
 mod body_source;
+mod channel;
 pub mod client;
+#[cfg(feature = "compression")]
+mod compression;
 mod config;
 mod content_coding;
 mod credentials;
 mod date;
 mod error_pages;
+mod events;
 mod fixed;
 mod handler;
 mod head;
+mod interop;
 mod known_heads;
+mod mailbox;
 mod method;
 pub mod middleware;
 mod negotiation;
@@ -58,24 +65,37 @@ mod refusal;
 mod request;
 mod responder;
 mod response;
+mod router;
 mod service;
 mod session;
 mod static_files;
 mod status;
+mod sync;
 mod syntax;
 mod trailers;
+#[cfg(feature = "websocket")]
+pub mod websocket;
 
 pub use self::access_log::{AccessLog, LogFormat, UserNames};
 pub use self::body_sink::{BodySink, Notify};
 pub use self::body_source::{BodySource, BodyWriter, Produced};
+pub use self::channel::{BodySender, ChannelBody, SendError, body_channel};
+#[cfg(feature = "compression")]
+pub use self::compression::Compression;
 pub use self::config::{HttpConfig, Limits, Timeouts};
 pub use self::error_pages::ErrorPages;
+pub use self::events::{
+    Broadcast, EncodedEvent, Event, EventError, EventSendError, EventSender, EventsConfig, Lag,
+};
 pub use self::fixed::FixedResponse;
 pub use self::handler::Handler;
+pub use self::interop::ConvertError;
+pub use self::mailbox::TrySendError;
 pub use self::method::{Method, Methods};
 pub use self::request::{BodyLength, Request, Version};
 pub use self::responder::{Answered, Responder, ResponseHead};
 pub use self::response::{Piece, Response, ResponseError};
+pub use self::router::{RouteError, Router, RouterLocal};
 pub use self::service::{HttpLocal, HttpService};
 pub use self::session::HttpSession;
 pub use self::static_files::{

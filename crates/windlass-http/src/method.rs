@@ -27,7 +27,7 @@ pub enum Method {
 }
 
 impl Method {
-    const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Get,
         Self::Head,
         Self::Post,
@@ -117,14 +117,28 @@ impl Methods {
         self.0 & 1 << method as u16 != 0
     }
 
+    /// The methods of this set and of `other`.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The methods in it.
+    pub(crate) fn iter(self) -> impl Iterator<Item = Method> {
+        Method::ALL.into_iter().filter(move |m| self.contains(*m))
+    }
+
     /// The value of an `Allow` header (RFC 9110 section 10.2.1).
     pub(crate) fn allow_value(self) -> String {
-        let names: Vec<_> = Method::ALL
-            .into_iter()
-            .filter(|m| self.contains(*m))
-            .map(Method::name)
-            .collect();
+        let names: Vec<_> = self.iter().map(Method::name).collect();
         names.join(", ")
+    }
+}
+
+impl From<Method> for Methods {
+    /// The set of one method.
+    fn from(method: Method) -> Self {
+        Self::NONE.with(method)
     }
 }
 

@@ -87,6 +87,19 @@ pub struct Request<'a> {
     pub(crate) now: Now,
     /// What a job has found out about it.
     pub(crate) carried: Option<&'a (dyn Any + Send)>,
+    /// What the routers on its way found in its path.
+    pub(crate) route: Option<&'a Route<'a>>,
+}
+
+/// What a router found in a path.
+#[derive(Debug)]
+pub(crate) struct Route<'a> {
+    /// What the handler is given of the path.
+    pub(crate) path: &'a str,
+    /// Names and decoded values.
+    pub(crate) params: &'a [(&'a str, &'a str)],
+    /// What the router around this one found.
+    pub(crate) outer: Option<&'a Self>,
 }
 
 impl<'a> Request<'a> {
@@ -102,10 +115,42 @@ impl<'a> Request<'a> {
         self.head.raw_target
     }
 
-    /// The target's path, not decoded, printable ASCII; begins with a slash.
+    /// The target's path, not decoded, printable ASCII; begins with a slash. For a handler that is
+    /// nested in a [`Router`](crate::Router), what is behind its prefix.
     #[must_use]
     pub fn path(&self) -> &'a str {
+        self.route.map_or(self.head.target.path, |route| route.path)
+    }
+
+    /// The target's path with the prefixes of all routers: what a redirect is relative to.
+    #[must_use]
+    pub fn full_path(&self) -> &'a str {
         self.head.target.path
+    }
+
+    /// The value of the parameter called `name` in the patterns of the routers that the request
+    /// went through, decoded; the innermost, if there are several.
+    #[must_use]
+    pub fn param(&self, name: &str) -> Option<&'a str> {
+        self.params()
+            .find_map(|(found, value)| (found == name).then_some(value))
+    }
+
+    /// Names and values of all parameters, those of the innermost router first.
+    pub fn params(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        std::iter::successors(self.route, |route| route.outer)
+            .flat_map(|route| route.params.iter().copied())
+    }
+
+    /// The request as a handler sees it that a router found.
+    pub(crate) fn routed<'b>(&self, route: &'b Route<'b>) -> Request<'b>
+    where
+        'a: 'b,
+    {
+        Request {
+            route: Some(route),
+            ..*self
+        }
     }
 
     /// What follows the first question mark of the target, not decoded.

@@ -17,7 +17,11 @@ use windlass::session::{Job, Output, Session};
 use crate::body::Framing;
 use crate::body_sink::{BodySink, Collected, Taker, WithAnswer};
 use crate::body_source::{BodySource, StreamFraming};
+#[cfg(feature = "compression")]
+use crate::compression::{Negotiated, negotiate};
 use crate::config::HttpConfig;
+#[cfg(feature = "compression")]
+use crate::content_coding::Coding;
 use crate::date::DATE_BYTES;
 use crate::fixed::FixedResponse;
 use crate::request::Version;
@@ -43,14 +47,24 @@ pub struct Responder<'a> {
 
 /// An answer whose head is begun.
 pub struct ResponseHead<'a> {
-    responder: Responder<'a>,
-    status: Status,
+    pub(crate) responder: Responder<'a>,
+    pub(crate) status: Status,
+    /// Where in the scratch the handler's own header lines begin.
+    pub(crate) lines_start: usize,
 }
 
 /// The proof that a [`Responder`] was used.
 #[derive(Debug)]
 #[must_use = "the handler returns it"]
 pub struct Answered(());
+
+#[cfg(feature = "compression")]
+impl Answered {
+    /// Of an answer that someone else gives.
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
 
 /// What became of a request.
 #[derive(Debug, Default)]
@@ -128,6 +142,9 @@ pub(crate) struct Framer {
     pub(crate) expects_continue: bool,
     /// Whether the client offers to go on in another protocol.
     pub(crate) upgrades: bool,
+    /// The coding of an answer that can be compressed.
+    #[cfg(feature = "compression")]
+    pub(crate) coding: Coding,
 }
 
 /// Whether and how the connection goes on after the answer.
@@ -182,9 +199,11 @@ impl<'a> Responder<'a> {
         scratch.extend_from_slice(self.date);
         scratch.extend_from_slice(b"\r\n");
         scratch.extend_from_slice(self.extra);
+        let lines_start = scratch.len();
         ResponseHead {
             responder: self,
             status,
+            lines_start,
         }
     }
 
@@ -471,6 +490,10 @@ impl ResponseHead<'_> {
     /// Answers with a copy of `body`.
     pub fn body(mut self, body: impl AsRef<[u8]>) -> Answered {
         let body = body.as_ref();
+        #[cfg(feature = "compression")]
+        if self.may_compress(body.len()) {
+            return self.finish(Body::Bytes(Bytes::copy_from_slice(body)));
+        }
         let sends_body = self.finish_head(body.len() as u64);
         let Responder {
             output,
@@ -509,7 +532,27 @@ impl ResponseHead<'_> {
         self
     }
 
-    fn finish(mut self, body: Body) -> Answered {
+    fn finish(self, body: Body) -> Answered {
+        #[cfg(feature = "compression")]
+        if let Some(compression) = &self.responder.config.compression {
+            return match negotiate(self, body, compression) {
+                Negotiated::Answered(answered) => answered,
+                Negotiated::Framed(head, body) => head.frame(body),
+            };
+        }
+        self.frame(body)
+    }
+
+    /// Whether compression may have a say, by status and the length of the body.
+    #[cfg(feature = "compression")]
+    fn may_compress(&self, len: usize) -> bool {
+        let compression = &self.responder.config.compression;
+        compression.as_ref().is_some_and(|compression| {
+            len as u64 >= compression.bytes_min || self.status == Status::NOT_MODIFIED
+        })
+    }
+
+    fn frame(mut self, body: Body) -> Answered {
         let body = match body {
             Body::Stream { source, len } => return self.finish_stream(source, len),
             body => body,
@@ -572,6 +615,25 @@ impl ResponseHead<'_> {
         } else {
             self.begin_stream(source, framing);
         }
+        Answered(())
+    }
+
+    /// Answers HEAD where the length of the body is not known.
+    #[cfg(feature = "compression")]
+    pub(crate) fn finish_without_length(mut self) -> Answered {
+        let Responder {
+            scratch,
+            framer,
+            outcome,
+            ..
+        } = &mut self.responder;
+        scratch.extend_from_slice(framer.persistence.line());
+        scratch.extend_from_slice(b"\r\n");
+        outcome.kind = Kind::Answered {
+            status: self.status,
+            body_bytes: 0,
+        };
+        self.push_head();
         Answered(())
     }
 

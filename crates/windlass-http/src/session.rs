@@ -219,6 +219,8 @@ impl<H: Handler> HttpSession<H> {
     fn next_of(&mut self, step: Step) -> Next {
         match step {
             Step::Abort => Next::Abort,
+            // Nothing more is to come: the driver need not ask again.
+            Step::Consumed(_) if matches!(self.phase, Phase::Over) => self.end(),
             Step::Consumed(_) | Step::NeedsInput => Next::Read,
             Step::Flush => Next::Flush,
             Step::Job(_, job) => Next::Job(job),

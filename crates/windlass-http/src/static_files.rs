@@ -313,7 +313,7 @@ impl StaticFiles {
 /// Redirects to the same path with a slash. Slashes at its start are made one: `//host` would be
 /// another site.
 fn redirect(request: &Request<'_>, response: Responder<'_>) -> Result<Answered, ResponseError> {
-    let path = request.path().trim_start_matches('/');
+    let path = request.full_path().trim_start_matches('/');
     let (mark, query) = request.query().map_or(("", ""), |query| ("?", query));
     Ok(response
         .start(Status::MOVED_PERMANENTLY)

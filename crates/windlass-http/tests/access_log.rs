@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use common::{Connection, TestHandler};
 use windlass::session::Service;
-use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat};
+use windlass_http::{
+    AccessLog, BodyWriter, HttpConfig, HttpService, LogFormat, Produced, Request, Responder, Status,
+};
 
 fn logged_service(sink: Arc<Mutex<dyn Write + Send>>) -> HttpService<TestHandler> {
     let mut config = HttpConfig::default();
@@ -42,6 +44,43 @@ fn each_answer_is_one_line_written_when_the_turn_ends() {
         .map(|line| format!("{start} {line}"))
         .collect();
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn stream_is_logged_when_it_ends_also_if_it_fails() {
+    let sink = Arc::new(Mutex::new(Vec::new()));
+    let mut config = HttpConfig::default();
+    config.access_log = Some(AccessLog::new(sink.clone(), LogFormat::Common));
+    let handler = |request: &Request<'_>, response: Responder<'_>| {
+        let last = if request.path() == "/fails" {
+            Produced::Failed
+        } else {
+            Produced::End
+        };
+        let source = move |body: &mut BodyWriter<'_, '_>| {
+            body.push(b"abc");
+            last
+        };
+        Ok(response.start(Status::OK).stream(source))
+    };
+    let service = HttpService::new(handler, config);
+    let mut connection = Connection::open(&service);
+    connection.feed(b"GET /ends HTTP/1.1\r\nHost: h\r\n\r\nGET /fails HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(connection.aborted);
+    service.settle(&mut connection.local, connection.now);
+    let text = String::from_utf8(sink.lock().expect("a lock").clone()).expect("ASCII");
+    let requests: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_once("] "))
+        .map(|(_, request)| request)
+        .collect();
+    assert_eq!(
+        requests,
+        [
+            "\"GET /ends HTTP/1.1\" 200 3",
+            "\"GET /fails HTTP/1.1\" 200 3"
+        ]
+    );
 }
 
 #[test]

@@ -39,6 +39,10 @@ fn pf28_request_lines_out_of_grammar() {
         ("GET ftp://h/ HTTP/1.1", 400),
         ("GET http:///a HTTP/1.1", 400),
         ("GET * HTTP/1.1", 400),
+        ("CONNECT h HTTP/1.1", 400),
+        ("CONNECT h: HTTP/1.1", 400),
+        ("CONNECT / HTTP/1.1", 400),
+        ("GET http://h%2/ HTTP/1.1", 400),
         ("G(T / HTTP/1.1", 400),
         ("get / HTTP/1.1", 501),
         ("BREW / HTTP/1.1", 501),
@@ -98,6 +102,8 @@ fn host_must_be_there_once_and_valid() {
         "Host: a:b\r\n",
         "Host: a, b\u{e9}\r\n",
         "Host: [::1\r\n",
+        "Host: a%2\r\n",
+        "Host: a%zz\r\n",
     ] {
         refused(format!("GET / HTTP/1.1\r\n{hosts}\r\n").as_bytes(), 400);
     }

@@ -145,7 +145,7 @@ fn continue_is_not_sent_to_http10_nor_for_a_body_that_is_refused() {
 #[test]
 fn continue_that_was_promised_to_a_failing_handler_ends_the_connection() {
     let mut connection = open(|_, response| {
-        drop(response.upload(Count::default()));
+        let _unused = response.upload(Count::default());
         Err(ResponseError::HeaderName)
     });
     connection
@@ -185,7 +185,7 @@ fn body_that_is_announced_too_long_is_413_and_the_end_whatever_the_handler_answe
                 .stream(|_: &mut windlass_http::BodyWriter<'_, '_>| windlass_http::Produced::End))
         },
         |_, response| {
-            drop(response.body_limit(4).upload(Count::default()));
+            let _unused = response.body_limit(4).upload(Count::default());
             Err(ResponseError::HeaderName)
         },
     ];

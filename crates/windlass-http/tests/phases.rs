@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Connection, open};
 use reader::{Ending, read_answers};
 use windlass::Instant;
-use windlass::session::{Input, Next, Now, Progress, Service, Session, SessionContext};
+use windlass::session::{Input, Next, Progress, Service, Session, SessionContext};
 use windlass_http::{
     Answered, BodySink, BodyWriter, Produced, Request, Responder, Response, ResponseError, Status,
 };
@@ -207,7 +207,7 @@ fn upgraded_session_gets_what_was_sent_behind_the_request_and_all_that_follows()
 fn upgraded_session_keeps_its_own_deadlines_and_is_told_of_the_stop() {
     let mut connection = open(handle);
     connection.feed(UPGRADE.as_bytes());
-    let due = Now::default().monotonic + Duration::from_secs(5);
+    let due = connection.now.monotonic + Duration::from_secs(5);
     assert_eq!(connection.session.deadline(), Some(due));
     connection.pass(Duration::from_secs(5)).stop();
     assert_eq!(connection.text(), format!("{SWITCHED}[expired][stopped]"));

@@ -21,3 +21,13 @@ fn services_are_shared_and_sessions_move() {
 fn an_idle_session_is_small() {
     assert!(size_of::<HttpSession<StaticFiles>>() <= 192);
 }
+
+#[test]
+fn senders_of_streams_are_shared() {
+    is_shared::<windlass_http::BodySender>();
+    is_send::<windlass_http::ChannelBody>();
+    is_shared::<windlass_http::EventSender>();
+    is_shared::<windlass_http::Broadcast>();
+    #[cfg(feature = "websocket")]
+    is_shared::<windlass_http::websocket::SocketSender>();
+}

@@ -242,6 +242,9 @@ pub enum Transport {
 }
 
 /// The time of a call: monotonic for deadlines, wall-clock for what people read.
+///
+/// All calls for what one wait brought have the same time, and no two waits have: what was looked
+/// up for one call (whether a file is still the same) is as good for the others with that time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// On the driver's monotonic clock.

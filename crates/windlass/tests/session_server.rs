@@ -89,6 +89,7 @@ macro_rules! all_on {
             a_notification_for_a_connection_that_is_gone_does_nothing
             input_beyond_the_limit_waits_with_its_session
             the_end_of_input_is_seen_while_waiting
+            a_client_that_breaks_off_while_its_session_waits_is_noticed
             a_session_that_waits_with_a_full_buffer_is_quiet
             a_stop_reaches_sessions_that_wait
             a_session_may_go_on_waiting_during_a_stop

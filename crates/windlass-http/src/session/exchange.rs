@@ -10,6 +10,8 @@ use super::{HttpSession, Phase, Step, WaitsFor};
 use crate::access_log::LoggedRequest;
 use crate::body::Framing;
 use crate::config::Limits;
+#[cfg(feature = "compression")]
+use crate::content_coding::Coding;
 use crate::handler::Handler;
 use crate::head::{HEADER_COUNT_MAX, Head, VERSION_LINE_END, refuse_syntax};
 use crate::known_heads::KnownHeads;
@@ -139,6 +141,15 @@ impl<H: Handler> HttpSession<H> {
             peer: self.peer,
             now: cx.now,
             carried: carried.as_deref(),
+            route: None,
+        };
+        #[cfg(feature = "compression")]
+        let framer = match &shared.config.compression {
+            None => framer,
+            Some(compression) => Framer {
+                coding: compression.choose(&request),
+                ..framer
+            },
         };
         scratch.clear();
         extra.clear();
@@ -192,7 +203,7 @@ impl<H: Handler> HttpSession<H> {
             outcome => {
                 let logged = logged_request(head, lines, known_heads);
                 let is_ok = result.is_ok();
-                self.keep(cx, head, logged, (outcome, is_ok), head_len)
+                self.keep(cx, framer, logged, (outcome, is_ok), head_len)
             }
         }
     }
@@ -202,13 +213,13 @@ impl<H: Handler> HttpSession<H> {
     fn keep(
         &mut self,
         cx: &mut SessionContext<'_, HttpLocal<H>>,
-        head: &Head<'_>,
+        framer: Framer,
         logged: LoggedRequest<'_>,
         (outcome, is_ok): (Outcome, bool),
         head_len: usize,
     ) -> Step {
         let late = Late {
-            framer: self.framer(head, &cx.local.shared.config.limits),
+            framer,
             kept: cx.local.keep_for_log(logged),
             extra: std::mem::take(&mut cx.local.extra),
             taker: None,
@@ -251,6 +262,8 @@ impl<H: Handler> HttpSession<H> {
             framing: head.framing,
             expects_continue: head.expects_continue,
             upgrades: head.upgrades,
+            #[cfg(feature = "compression")]
+            coding: Coding::Identity,
         }
     }
 
@@ -269,6 +282,8 @@ impl<H: Handler> HttpSession<H> {
             framing: Framing::Length(0),
             expects_continue: false,
             upgrades: false,
+            #[cfg(feature = "compression")]
+            coding: Coding::Identity,
         };
         let response = Response::text(refusal.status, refusal.why);
         let logged = Logged::Now(LoggedRequest::default());

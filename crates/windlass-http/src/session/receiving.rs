@@ -22,8 +22,8 @@ pub(super) struct Receiving {
     decoder: BodyDecoder,
     /// Has the taker.
     late: Late,
-    /// When the body began, put off by the time for which nothing was read.
     trailers: Trailers,
+    /// When the body began, put off by the time for which nothing was read.
     started: Instant,
     /// Since when nothing is read, though the client may be sending.
     paused_at: Option<Instant>,
@@ -145,6 +145,7 @@ impl Receiving {
     pub(super) fn break_off(mut self) -> Late {
         self.late.taker = None;
         self.late.framer.persistence = Persistence::Close;
+        self.late.framer.persistence_if_read = Persistence::Close;
         self.late
     }
 
@@ -223,12 +224,13 @@ impl<H: Handler> HttpSession<H> {
         cx: &mut SessionContext<'_, HttpLocal<H>>,
         response: Response,
     ) -> Step {
-        if let Phase::Receive(receiving) = std::mem::replace(&mut self.phase, Phase::Over)
-            && receiving.answers()
-        {
-            self.close_with(cx, receiving.late(), response);
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            // The answer may be a stream, which is still to be made.
+            Phase::Receive(receiving) if receiving.answers() => {
+                self.respond_late(cx, receiving.break_off(), response)
+            }
+            _ => Step::Over,
         }
-        Step::Over
     }
 
     /// The body did not come in time.

@@ -139,7 +139,7 @@ impl<H: Handler> HttpSession<H> {
         match streaming.pump(cx, input, ended) {
             Ok(0) => {}
             Ok(consumed) => return Step::Consumed(consumed),
-            Err(Aborted) => return Step::Abort,
+            Err(Aborted) => return self.abort_stream(cx),
         }
         loop {
             if cx.output.is_full() {
@@ -161,7 +161,7 @@ impl<H: Handler> HttpSession<H> {
                     self.deadline = self.stream_deadline(cx);
                     return Step::Wait;
                 }
-                (Produced::Failed, _) => return Step::Abort,
+                (Produced::Failed, _) => return self.abort_stream(cx),
                 (Produced::End, _) => return self.finish_stream(cx),
             }
         }
@@ -190,7 +190,7 @@ impl<H: Handler> HttpSession<H> {
         if let Some(upload) = &streaming.upload
             && upload.deadline(timeouts) <= cx.now.monotonic
         {
-            return Step::Abort;
+            return self.abort_stream(cx);
         }
         self.deadline = Instant::FAR;
         self.stream(cx, &[], false)
@@ -202,21 +202,13 @@ impl<H: Handler> HttpSession<H> {
         let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) else {
             return Step::Over;
         };
+        self.log_stream(cx, &streaming);
         let Streaming {
-            status,
             framing,
-            written_bytes,
             upload,
             late,
             ..
         } = *streaming;
-        let kept = late
-            .as_ref()
-            .or_else(|| upload.as_deref().map(Receiving::late));
-        if let Some(Late { kept, .. }) = kept {
-            cx.local
-                .log(self.peer, Logged::Kept(kept), status, written_bytes);
-        }
         if framing == StreamFraming::Close {
             return Step::Over;
         }
@@ -226,5 +218,23 @@ impl<H: Handler> HttpSession<H> {
             (None, None) => {}
         }
         Step::Consumed(0)
+    }
+
+    /// The body of the answer can't be completed. What was sent of it is logged.
+    fn abort_stream(&mut self, cx: &mut SessionContext<'_, HttpLocal<H>>) -> Step {
+        self.deadline = Instant::FAR;
+        if let Phase::Stream(streaming) = mem::replace(&mut self.phase, Phase::Over) {
+            self.log_stream(cx, &streaming);
+        }
+        Step::Abort
+    }
+
+    fn log_stream(&self, cx: &mut SessionContext<'_, HttpLocal<H>>, streaming: &Streaming) {
+        let upload = streaming.upload.as_deref().map(Receiving::late);
+        if let Some(Late { kept, .. }) = streaming.late.as_ref().or(upload) {
+            let logged = Logged::Kept(kept);
+            cx.local
+                .log(self.peer, logged, streaming.status, streaming.written_bytes);
+        }
     }
 }

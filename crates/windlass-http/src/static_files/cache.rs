@@ -27,11 +27,13 @@ struct Entry {
     codings: [Option<Cached>; Coding::ALL.len()],
 }
 
-/// A representation, and until when it is believed that its path stays within the root.
+/// A representation, until when it is believed that its path stays within the root, and when it was
+/// last seen to be what the path leads to.
 #[derive(Clone, Debug)]
 pub(super) struct Cached {
     pub(super) representation: Arc<Representation>,
     pub(super) contained_until: Instant,
+    pub(super) checked_at: Instant,
 }
 
 impl OpenFileCache {
@@ -138,6 +140,7 @@ mod tests {
         Cached {
             representation: Arc::new(Representation::new(open, dress, 0)),
             contained_until: Instant::FAR,
+            checked_at: Instant::ZERO,
         }
     }
 

@@ -1,7 +1,9 @@
 //! From a path to what is sent for it: through the cache, or by opening the file.
 //!
-//! What is cached is good if the path leads to the same file in the same state: one statx(2). That
-//! call follows links wherever they lead, so a path that has come to lead out of the root, to a
+//! What is cached is good if the path leads to the same file in the same state: one statx(2), once
+//! for all requests that the loop found with one wait. These were under way when the file was
+//! looked at, so none of them is told of a state from before it was sent (but one that was sent
+//! behind another, without waiting for the answer). That call follows links wherever they lead, so a path that has come to lead out of the root, to a
 //! file that was served from within it before and did not change since, is not noticed by it (a
 //! directory was moved out and a link put in its place). For that the file is opened anew, with
 //! the kernel's check, once a second.
@@ -67,16 +69,21 @@ impl Lookup<'_> {
         let root = &self.site.root;
         let mut opened = None;
         if let Some(cached) = self.cache.get(path.key(), coding) {
+            if cached.checked_at == self.now.monotonic {
+                return Ok(Arc::clone(&cached.representation));
+            }
             let is_same = |status| status == cached.representation.status;
             let glance = path.with_suffix(coding.extension(), |path| root.glance(path));
             if glance.is_ok_and(is_same) {
                 if self.now.monotonic < cached.contained_until {
+                    cached.checked_at = self.now.monotonic;
                     return Ok(Arc::clone(&cached.representation));
                 }
                 let open = open(self.site, path, coding);
                 let is_good = open.as_ref().is_ok_and(|open| is_same(open.status));
                 if is_good && cached.representation.is_complete() {
                     cached.contained_until = self.now.monotonic + CONTAINED_FOR;
+                    cached.checked_at = self.now.monotonic;
                     return Ok(Arc::clone(&cached.representation));
                 }
                 opened = Some(open);
@@ -123,6 +130,7 @@ impl Lookup<'_> {
             let cached = Cached {
                 representation: Arc::clone(&representation),
                 contained_until: self.now.monotonic + CONTAINED_FOR,
+                checked_at: self.now.monotonic,
             };
             self.cache.insert(path.key(), coding, cached);
         }

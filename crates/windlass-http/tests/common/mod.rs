@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+pub mod server;
+
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -79,6 +81,8 @@ impl<S: Service> Connection<S> {
     /// Gives `bytes` to the session.
     pub fn feed(&mut self, bytes: &[u8]) -> &mut Self {
         if !self.closed {
+            // Another turn.
+            self.now.monotonic = self.now.monotonic + Duration::from_nanos(1);
             self.pending.extend_from_slice(bytes);
             self.run();
         }

@@ -19,7 +19,8 @@ pub struct Limits {
     /// How long what a peer still sends is read and dropped after the last answer, before the
     /// connection is closed (default 5 s).
     pub linger_timeout: Duration,
-    /// How much of that is read (default 8 MiB).
+    /// How much of that is read (default 256 MiB): a peer that sends all before it reads must get
+    /// there.
     pub linger_bytes_max: u64,
     /// How long a graceful stop waits for connections before it cuts them (default 10 s).
     pub stop_deadline: Duration,
@@ -33,7 +34,7 @@ impl Default for Limits {
             input_bytes_max: 64 * 1024,
             write_stall_timeout: Some(Duration::from_secs(30)),
             linger_timeout: Duration::from_secs(5),
-            linger_bytes_max: 8 * 1024 * 1024,
+            linger_bytes_max: 256 * 1024 * 1024,
             stop_deadline: Duration::from_secs(10),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::net::Shutdown;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,6 +13,8 @@ use windlass::models::Limits;
 use windlass::session::{
     Input, Job, JobResult, Next, Notifier, Now, Peer, Progress, Service, Session, SessionContext,
 };
+
+use windlass_sys::net;
 
 use crate::harness::{Client, Model, Options, PATIENCE, Server, is_child, spawn_self_with};
 use crate::resources::cpu_ticks;
@@ -369,6 +372,39 @@ pub(crate) fn the_end_of_input_is_seen_while_waiting<M: Model>() {
     waiter.tell(1);
     assert_eq!(client.rest(), b"5000 bytes\n");
     assert_eq!(server.stop_and_join().failed, 0);
+}
+
+/// Where the back end has edges; the others learn it when the session goes on.
+pub(crate) fn a_client_that_breaks_off_while_its_session_waits_is_noticed<M: Model>() {
+    if std::env::var("WINDLASS_BACKEND").is_ok_and(|backend| backend != "epoll") {
+        return;
+    }
+    let limits = Limits {
+        input_bytes_max: 8192,
+        ..Limits::default()
+    };
+    let (server, waiters) = serve::<M>(limits);
+    let gone = |waiter: &Waiter| {
+        waiter.wait("it is gone", |mailbox| {
+            mailbox.dropped.load(Ordering::Acquire)
+        });
+    };
+    // With more input than is kept, so that nothing is read.
+    let (mut full, waiter) = begin(&server, &waiters, "hoard-always");
+    full.send(pattern(20_000));
+    net::set_linger_zero(full.socket().as_fd()).unwrap();
+    drop(full);
+    gone(&waiter);
+    // After the end of its input was seen.
+    let (mut ended, waiter) = begin(&server, &waiters, "hoard-always");
+    ended.send("x").end();
+    waiter.wait("its end came", |mailbox| {
+        mailbox.advances.load(Ordering::Relaxed) > 1
+    });
+    net::set_linger_zero(ended.socket().as_fd()).unwrap();
+    drop(ended);
+    gone(&waiter);
+    assert_eq!(server.stop_and_join().failed, 2);
 }
 
 /// In processes of its own, for the processor time, one for each back end.

@@ -141,6 +141,11 @@ impl<V: Service> Connection<V> {
         if what.user {
             self.on_activation(state, cx, now)?;
         }
+        let broken = Readiness::ERROR | Readiness::HANG_UP;
+        if self.ready.intersects(broken) && matches!(self.phase, Phase::Waiting) {
+            // Nobody is left to be answered, and no read or write will tell.
+            return self.fail(state);
+        }
         if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
             self.flush(state, now)?;
             if matches!(self.phase, Phase::Flushing) && self.is_low() {

@@ -30,6 +30,8 @@ pub(super) enum FlushError {
 
 /// Slices handed to one call.
 const SLICES: usize = 16;
+/// A head waits for no more than this to leave with it.
+const FOLLOWS_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of files sent in one call: others must have their turn.
 const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
@@ -98,8 +100,10 @@ fn send_bytes(socket: BorrowedFd<'_>, output: &Output) -> io::Result<(Option<usi
     let count = output.io_slices(&mut slices);
     let slices = &slices[..count];
     let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
-    // The head of an answer waits for the file behind it, to leave in one segment.
-    let more = if output.queued_bytes() > asked as u64 {
+    // The head of an answer waits for the file behind it, to leave in one segment. Of a long file
+    // not: behind a part of a segment the kernel sends its pages at several times the cost.
+    let behind = output.queued_bytes() - asked as u64;
+    let more = if behind > 0 && behind <= FOLLOWS_BYTES_MAX {
         More::Follows
     } else {
         More::Flush

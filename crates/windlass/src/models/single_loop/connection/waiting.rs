@@ -83,6 +83,10 @@ impl<V: Service> Connection<V> {
         if self.output.is_some() {
             interest |= Interest::WRITE;
         }
+        if edge && interest.is_none() && matches!(self.phase, Phase::Waiting) {
+            // Errors and hang-ups come with any interest; this one is told of once.
+            interest = Interest::PEER_CLOSED;
+        }
         if interest != self.interest {
             self.interest = interest;
             let event = cx.event();
