@@ -143,8 +143,8 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "TEXT", help_heading = "Content")]
     pub(super) basic_auth_realm: Option<String>,
 
-    /// Let pages of this origin read the answers, https://example.org or * for all. May be given
-    /// several times.
+    /// Let pages of this origin, scheme://host or scheme://host:port, read the answers; * for all.
+    /// May be given several times.
     #[arg(long, value_name = "ORIGIN", help_heading = "Content")]
     pub(super) cors: Vec<String>,
 
