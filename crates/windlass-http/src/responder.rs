@@ -207,7 +207,17 @@ impl<'a> Responder<'a> {
         }
     }
 
-    /// Answers with a prebuilt answer: the cheapest way.
+    /// Whether compression may have a say in an answer whose body has `len` bytes.
+    pub(crate) fn may_compress(&self, len: u64) -> bool {
+        #[cfg(feature = "compression")]
+        if let Some(compression) = &self.config.compression {
+            return (compression.bytes_min..=compression.bytes_max).contains(&len);
+        }
+        let _ = len;
+        false
+    }
+
+    /// Answers with a prebuilt answer: the cheapest way. It is never compressed on the fly.
     #[inline]
     pub fn fixed(self, response: &FixedResponse) -> Answered {
         let output = self.outcome.output(self.output);

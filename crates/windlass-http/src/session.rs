@@ -138,17 +138,14 @@ impl<H: Handler> HttpSession<H> {
         framing: Framing,
     ) {
         self.deadline = Instant::FAR;
-        self.phase = if persistence == Persistence::Close || self.stopping {
-            Phase::Over
-        } else if framing.is_none() {
-            Phase::Head
-        } else {
-            Phase::Drain(Box::new(Drain::new(
-                framing,
-                &cx.local.shared.config,
-                cx.now,
-            )))
-        };
+        if persistence == Persistence::Close || self.stopping {
+            self.phase = Phase::Over;
+        } else if !framing.is_none() {
+            let drain = Drain::new(framing, &cx.local.shared.config, cx.now);
+            self.phase = Phase::Drain(Box::new(drain));
+        } else if !matches!(self.phase, Phase::Head) {
+            self.phase = Phase::Head;
+        }
     }
 
     /// Starts waiting, unless it is this that is waited for already: a deadline is not put off.

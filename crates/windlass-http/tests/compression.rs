@@ -565,3 +565,36 @@ proptest! {
         prop_assert_eq!(decompress(Some(coding), &answer.body), pieces.concat());
     }
 }
+
+#[test]
+fn files_are_compressed_whether_their_content_is_in_memory_or_not() {
+    let dir = std::env::temp_dir().join(format!("windlass-compress-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("create");
+    for (name, len) in [
+        ("short.txt", 4000),
+        ("long.txt", 100_000),
+        ("tiny.txt", 100),
+    ] {
+        std::fs::write(dir.join(name), text(len)).expect("write");
+        let files = || windlass_http::StaticFiles::new(&dir).expect("open");
+        let line = format!("GET /{name} HTTP/1.1");
+        let plain = ask(files(), &line, "");
+        assert_eq!((plain.status, plain.body.len()), (200, len), "{name}");
+        let answer = ask(files(), &line, GZIP);
+        assert_eq!(
+            decompress(answer.header("content-encoding"), &answer.body),
+            text(len)
+        );
+        let is_long = len >= 1024;
+        assert_eq!(
+            answer.header("content-encoding").is_some(),
+            is_long,
+            "{name}"
+        );
+        assert_eq!(plain.header("vary").is_some(), is_long, "{name}");
+        let part = ask(files(), &line, &format!("{GZIP}Range: bytes=1-3\r\n"));
+        assert_eq!((part.status, &part.body[..]), (206, &text(4)[1..]));
+        assert!(part.header("content-encoding").is_none());
+    }
+    std::fs::remove_dir_all(&dir).expect("remove");
+}

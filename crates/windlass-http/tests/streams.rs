@@ -356,3 +356,26 @@ fn source_is_asked_at_the_time_it_named() {
             .ends_with("\r\n\r\n1\r\n.\r\n1\r\n.\r\n1\r\n.\r\n")
     );
 }
+
+#[test]
+fn a_source_that_makes_little_at_a_time_lets_others_have_their_turn() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let mut connection = open(move |_: &Request<'_>, response: Responder<'_>| {
+        let count = Arc::clone(&count);
+        let source = move |body: &mut BodyWriter<'_, '_>| {
+            body.push(b"x");
+            if count.fetch_add(1, Ordering::Relaxed) < 1000 {
+                Produced::More
+            } else {
+                Produced::End
+            }
+        };
+        Ok(response.start(Status::OK).stream(source))
+    });
+    connection.feed(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert!(asked.load(Ordering::Relaxed) <= 256, "in one go");
+    connection.serve_notifications(100);
+    assert_eq!(asked.load(Ordering::Relaxed), 1001);
+    assert!(connection.text().ends_with("0\r\n\r\n"));
+}

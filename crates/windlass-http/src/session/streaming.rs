@@ -28,6 +28,8 @@ pub(super) struct Streaming {
     peer_ended: bool,
 }
 
+/// How often a source is asked in one go.
+const PRODUCE_MAX: u32 = 256;
 /// How soon a source is asked again that wants to be asked at a time that is over.
 const WAKE_MIN: Duration = Duration::from_millis(1);
 
@@ -141,7 +143,7 @@ impl<H: Handler> HttpSession<H> {
             Ok(consumed) => return Step::Consumed(consumed),
             Err(Aborted) => return self.abort_stream(cx),
         }
-        loop {
+        for round in 1_u32.. {
             if cx.output.is_full() {
                 if let Some(upload) = &mut streaming.upload {
                     upload.pause(cx.now.monotonic);
@@ -150,9 +152,9 @@ impl<H: Handler> HttpSession<H> {
                 return Step::Flush;
             }
             match streaming.produce(cx, stopping) {
-                (Produced::More, true) => {}
-                (Produced::More, false) => {
-                    // It would be asked without end: others have their turn first.
+                (Produced::More, true) if round < PRODUCE_MAX => {}
+                (Produced::More, _) => {
+                    // It makes little or nothing at a time: others have their turn first.
                     cx.wakeups.notifier().notify();
                     self.deadline = Instant::FAR;
                     return Step::Wait;
@@ -165,6 +167,7 @@ impl<H: Handler> HttpSession<H> {
                 (Produced::End, _) => return self.finish_stream(cx),
             }
         }
+        Step::Wait
     }
 
     /// When a stream is to be looked after: its source wants to be asked, or the body that comes

@@ -36,6 +36,13 @@ pub(super) fn answer(
         }
     }
     match asks.ranges(representation, request) {
+        Ranges::Whole if response.may_compress(representation.status.len) => {
+            let head = response.start(Status::OK).lines(representation.lines());
+            Ok(match representation.content() {
+                Content::File(file) => head.file(Arc::clone(file), 0, representation.status.len),
+                Content::Memory(content) => head.body(content),
+            })
+        }
         Ranges::Whole => Ok(response.fixed(&representation.whole)),
         Ranges::Unsatisfiable => Ok(response
             .start(Status::RANGE_NOT_SATISFIABLE)

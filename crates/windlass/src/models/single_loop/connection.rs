@@ -142,7 +142,7 @@ impl<V: Service> Connection<V> {
             self.on_activation(state, cx, now)?;
         }
         let broken = Readiness::ERROR | Readiness::HANG_UP;
-        if self.ready.intersects(broken) && matches!(self.phase, Phase::Waiting) {
+        if matches!(self.phase, Phase::Waiting) && self.ready.intersects(broken) {
             // Nobody is left to be answered, and no read or write will tell.
             return self.fail(state);
         }
