@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod manual;
 mod serve;
 
 use std::error::Error;
@@ -21,13 +22,25 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve a directory over HTTP from a single-threaded event loop.
-    Serve(serve::ServeArguments),
+    /// Serve a directory over HTTP.
+    ///
+    /// One or more event loops serve the files below a directory; nothing outside of it can be
+    /// reached.
+    Serve(Box<serve::ServeArguments>),
+    /// Print a script that completes the command line, for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page: windlass man | man -l -
+    Man,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Completions { shell } => manual::print_completions(shell),
+        Command::Man => manual::print_manual(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,91 +1,189 @@
-//! `windlass serve`: a directory over HTTP, from a single-threaded event loop.
+//! `windlass serve`: a directory over HTTP, from event loops.
+//!
+//! ```text
+//!  main thread        loop 0: connections
+//!  "loop 1" …         the other loops
+//!  "control"          signals: stop, reload, dump, restart
+//!  "metrics"          the page for Prometheus, if it is asked for
+//!  "access-log"       writes the log, if there is one
+//! ```
 
+mod args;
+mod config;
+mod control;
+mod listeners;
 mod log_sink;
+mod loops;
+mod metrics;
+mod reload;
+mod restart;
+mod site;
+mod units;
 
 use std::error::Error;
-use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use windlass::Disposition::Keep;
-use windlass::event_loop::{LoopConfig, PanicPolicy, Signal};
-use windlass::models::{BindError, Limits, SingleLoop};
-use windlass_http::{AccessLog, HttpConfig, HttpService, LogFormat, StaticFiles};
+use windlass::event_loop::{HandlerTimes, LoopConfig, PanicPolicy};
+use windlass::models::{Limits, MultiLoop, ServerReport};
+use windlass::session::ProxyProtocol;
+use windlass_http::HttpService;
+use windlass_http::middleware::HealthState;
 use windlass_sys::limits::raise_descriptor_limit;
+use windlass_tls::TlsService;
 
-use self::log_sink::LogSink;
-use crate::say;
-
-/// What `windlass serve` is told.
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Stops gracefully on SIGINT (Ctrl-C) and SIGTERM: no new connections, answers that are under way
-are finished. A second signal stops at once. The environment variable WINDLASS_BACKEND forces the
-method that waits for events: epoll, poll or select.")]
-pub(crate) struct ServeArguments {
-    /// The directory to serve.
-    #[arg(default_value = ".")]
-    dir: PathBuf,
-
-    /// Where to listen: a numeric address, an IPv6 one in square brackets; port 0 takes a free one.
-    /// May be given several times.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    listen: Vec<SocketAddr>,
-
-    /// How each request is logged on standard output.
-    #[arg(long, value_enum, default_value_t = Log::Common)]
-    access_log: Log,
-
-    /// How long a graceful stop waits for connections before it cuts them, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    stop_deadline: u64,
-
-    /// The most connections at once; fewer if the limit of descriptors leaves too little for files.
-    #[arg(long, value_name = "COUNT", default_value = "65536")]
-    connections_max: NonZeroUsize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Log {
-    /// The combined log format: with referrer and user agent.
-    Combined,
-    /// The common log format.
-    Common,
-    /// No log.
-    Off,
-}
+pub(crate) use self::args::ServeArguments;
+use self::config::{AccessLogFormat, Config, ProxyMode};
+use self::control::{Control, ControlThread, Phase, tell_manager};
+use self::listeners::{Inherited, SocketFiles, explain_bind};
+use self::log_sink::{LogSink, Target};
+use self::loops::Loops;
+use self::metrics::Metrics;
+use self::restart::Predecessor;
+use self::site::{Served, Site, Surroundings};
+use self::units::Loops as LoopCount;
+use crate::{manual, say};
 
 /// Descriptors asked for: each connection takes one, each file that is sent another.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
 
+type Plain = HttpService<Site>;
+type Tls = TlsService<Plain>;
+
 /// Serves until a signal says to stop.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
-    let files = StaticFiles::new(&arguments.dir)
-        .map_err(|error| explain(&error, format!("serve {}", arguments.dir.display())))?;
-    let mut config = HttpConfig::default();
-    let format = match arguments.access_log {
-        Log::Combined => Some(LogFormat::Combined),
-        Log::Common => Some(LogFormat::Common),
-        Log::Off => None,
+    // First of all, before anything else is opened.
+    let inherited = Inherited::take()?;
+    let config = Config::gather(arguments)?;
+    if arguments.print_config {
+        return manual::print(config::to_toml(&config).as_bytes());
+    }
+    let has_proxy = config.proxy_protocol != ProxyMode::Off;
+    let run = match (config.tls.cert.is_some(), has_proxy) {
+        (false, false) => run_as::<Plain>,
+        (false, true) => run_as::<ProxyProtocol<Plain>>,
+        (true, false) => run_as::<Tls>,
+        (true, true) => run_as::<ProxyProtocol<Tls>>,
     };
-    let sink = match format {
-        Some(_) => Some(Arc::new(Mutex::new(LogSink::open(io::stdout())?))),
+    run(arguments, config, inherited)
+}
+
+fn run_as<V: Served>(
+    arguments: &ServeArguments,
+    config: Config,
+    inherited: Inherited,
+) -> Result<(), Box<dyn Error>> {
+    if arguments.check {
+        return check::<V>(&config);
+    }
+    serve::<V>(arguments, config, inherited)
+}
+
+/// Reads all that the configuration names, and says that it is fine.
+fn check<V: Served>(config: &Config) -> Result<(), Box<dyn Error>> {
+    let around = Surroundings {
+        health: HealthState::default(),
+        log: None,
+    };
+    V::make(config, &around)?;
+    manual::print(b"the configuration is fine\n")
+}
+
+fn serve<V: Served>(
+    arguments: &ServeArguments,
+    config: Config,
+    mut inherited: Inherited,
+) -> Result<(), Box<dyn Error>> {
+    let around = surroundings(&config)?;
+    let service = V::make(&config, &around)?;
+    warn_of(&config);
+    let pass_as = inherited.pass_as();
+    let metrics_listener = match config.metrics {
+        Some(addr) => Some(inherited.metrics_listener(addr)?),
         None => None,
     };
-    if let (Some(format), Some(sink)) = (format, &sink) {
-        config.access_log = Some(AccessLog::new(Arc::clone(sink) as _, format));
+    let (mut server, files) = bind(&config, service, inherited)?;
+    let loops = Loops {
+        handles: server.handles(),
+        stop: server.stop_handle(),
+    };
+    let metrics = match metrics_listener {
+        Some(listener) => Some(Metrics::start(listener, loops.clone(), around.log.clone())?),
+        None => None,
+    };
+    let announcement = announcement(&config, &server, metrics.as_ref());
+    let control = ControlThread::start(Control {
+        arguments: Arc::new(arguments.clone()),
+        config,
+        around,
+        loops,
+        metrics,
+        pass_as,
+        phase: Phase::Serving,
+        restart: None,
+    })?;
+    // Only now: whoever reads it may send signals.
+    for line in announcement {
+        say(format_args!("{line}"));
     }
+    if restart::tell_predecessor()? == Predecessor::None {
+        tell_manager("READY=1");
+    }
+    let served = server.run();
+    let control = control.end()?;
+    let report = served?;
+    end(&server, report, control, &files);
+    Ok(())
+}
+
+fn surroundings(config: &Config) -> Result<Surroundings, Box<dyn Error>> {
+    let log = if config.access_log.format == AccessLogFormat::Off {
+        None
+    } else {
+        let target = Target::of(config.access_log.file.as_deref());
+        let sink = LogSink::open(&target).map_err(|error| match &target {
+            Target::File(path) => format!("open the access log {}: {error}", path.display()),
+            Target::Stdout => format!("write the access log to standard output: {error}"),
+        })?;
+        Some(Arc::new(Mutex::new(sink)))
+    };
+    Ok(Surroundings {
+        health: HealthState::default(),
+        log,
+    })
+}
+
+/// Says what is allowed but probably not meant.
+fn warn_of(config: &Config) {
+    let is_local = config
+        .tcp_listeners()
+        .iter()
+        .all(|addr| addr.ip().is_loopback());
+    if config.basic_auth.file.is_some() && config.tls.cert.is_none() && !is_local {
+        say(format_args!(
+            "passwords are sent in clear text: give --tls-cert, or have a proxy in front do TLS"
+        ));
+    }
+}
+
+/// Opens sockets and loops.
+fn bind<V: Served>(
+    config: &Config,
+    service: V,
+    inherited: Inherited,
+) -> Result<(MultiLoop<V>, SocketFiles), Box<dyn Error>> {
     // A limit that can't be raised or read is found out by the pauses at EMFILE.
     let descriptors = raise_descriptor_limit(DESCRIPTORS_WANTED).unwrap_or(DESCRIPTORS_WANTED);
     let connections_max = usize::try_from(connections_of(descriptors)).unwrap_or(usize::MAX);
-    let service = Arc::new(HttpService::new(files, config));
     let limits = Limits {
-        connections_max: connections_max.min(arguments.connections_max.get()),
-        stop_deadline: Duration::from_secs(arguments.stop_deadline),
+        connections_max: connections_max.min(config.limits.connections.get()),
+        write_stall_timeout: config.timeouts.write.0,
+        linger_timeout: config.timeouts.linger.0,
+        stop_deadline: config.stop.deadline.0,
+        // A head must fit.
+        input_bytes_max: Limits::default()
+            .input_bytes_max
+            .max(usize::try_from(config.limits.head.0)?),
         ..Limits::default()
     };
     let loop_config = LoopConfig {
@@ -93,77 +191,84 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
         panic_policy: PanicPolicy::Contain(|panic| {
             say(format_args!("closed after a panic: {}", panic.origin));
         }),
+        slow_handler_limit: config.slow_handler.0,
+        handler_times: match config.metrics {
+            Some(_) => HandlerTimes::Measured,
+            None => HandlerTimes::Unmeasured,
+        },
         ..LoopConfig::default()
     };
-    let mut builder = SingleLoop::builder(Arc::clone(&service))
+    let mut builder = MultiLoop::builder(Arc::new(service))
         .limits(limits)
         .loop_config(loop_config);
-    for &addr in &arguments.listen {
-        builder = builder.listen(addr);
+    if let LoopCount::Count(count) = config.loops {
+        builder = builder.loops(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
     }
-    let mut server = builder.build().map_err(explain_bind)?;
-    for signal in [Signal::INT, Signal::TERM] {
-        server.reactor().on_signal(signal, |state, cx, info| {
-            let again = if state.is_stopping() {
-                ", again: stopping at once"
-            } else {
-                ", stopping"
-            };
-            say(format_args!("{info}{again}"));
-            state.stop(cx);
-            Keep
-        })?;
+    let (builder, files) = inherited.listen(config, builder);
+    let server = builder
+        .build()
+        .map_err(|error| explain_bind(error, "--listen"))?;
+    Ok((server, files))
+}
+
+/// What is served where.
+fn announcement<V: Served>(
+    config: &Config,
+    server: &MultiLoop<V>,
+    metrics: Option<&Metrics>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let dir = config.dir.display();
+    let scheme = if config.tls.cert.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let mut addrs = server.local_addrs().to_vec();
+    addrs.sort_unstable();
+    addrs.dedup();
+    for addr in addrs {
+        lines.push(format!("serving {dir} at {scheme}://{addr}/"));
     }
-    for addr in server.local_addrs() {
-        say(format_args!(
-            "serving {} at http://{addr}/",
-            arguments.dir.display()
-        ));
+    for path in &config.unix {
+        lines.push(format!("serving {dir} at unix:{}", path.display()));
     }
-    let report = server.run()?;
-    for slow in server.reactor().slow_handlers() {
+    if let Some(addr) = metrics.and_then(Metrics::addr) {
+        lines.push(format!("metrics are at http://{addr}/metrics"));
+    }
+    lines
+}
+
+/// Ends what is beside the loops, and reports.
+fn end<V: Served>(
+    server: &MultiLoop<V>,
+    report: ServerReport,
+    control: Control<V>,
+    files: &SocketFiles,
+) {
+    files.remove();
+    if let Some(metrics) = control.metrics {
+        metrics.end();
+    }
+    for slow in server.slow_handlers() {
         say(format_args!("{slow}"));
     }
+    for cut in server.cut_connections() {
+        say(format_args!("cut {cut}"));
+    }
     say(format_args!("stopped: {report}"));
-    if let Some(sink) = sink {
-        let lost = sink.lock().map_or(0, |mut sink| sink.finish());
+    if let Some(log) = control.around.log {
+        let lost = log.lock().map_or(0, |mut log| log.finish());
         if lost > 0 {
-            say(format_args!(
-                "{lost} writes of the access log were lost: nobody read them"
-            ));
+            say(format_args!("{lost} lines of the access log were lost"));
         }
     }
-    Ok(())
 }
 
 /// How many connections are accepted with so many descriptors: an eighth, 64 at the least but no
 /// more than half, is kept for the files that are sent.
 fn connections_of(descriptors: u64) -> u64 {
     descriptors - (descriptors / 8).max(64).min(descriptors / 2)
-}
-
-/// An error that says what was tried, and what to do about it where that is known.
-fn explain(error: &io::Error, tried: String) -> Box<dyn Error> {
-    let hint = match error.kind() {
-        ErrorKind::NotFound => ": there is no such directory",
-        ErrorKind::NotADirectory => ": it is not a directory",
-        ErrorKind::PermissionDenied => ": it may not be read by this user",
-        _ => return format!("{tried}: {error}").into(),
-    };
-    format!("{tried}{hint}").into()
-}
-
-fn explain_bind(error: BindError) -> Box<dyn Error> {
-    let BindError::Listen { addr, source } = &error else {
-        return error.into();
-    };
-    let hint = match source.kind() {
-        ErrorKind::AddrInUse => "another program listens there; choose another port with --listen",
-        ErrorKind::AddrNotAvailable => "no network interface of this machine has that address",
-        ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
-        _ => return error.into(),
-    };
-    format!("listen on {addr}: {hint}").into()
 }
 
 #[cfg(test)]

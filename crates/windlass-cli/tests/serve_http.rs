@@ -50,6 +50,13 @@ fn every_page_of_the_site_is_served_as_it_is() {
 fn ranges_and_conditions_are_honoured() {
     let dir = TempDir::new("ranges");
     fs::write(dir.0.join("digits"), "0123456789").unwrap();
+    // What was changed a moment ago may change again within the same second.
+    let digits = fs::File::options()
+        .write(true)
+        .open(dir.0.join("digits"))
+        .unwrap();
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    digits.set_modified(an_hour_ago).unwrap();
     let serve = Serve::quiet(&dir.0);
     let url = serve.url("/digits");
     assert_eq!(curl(&["--range", "3-5", &url]), b"345");

@@ -267,7 +267,8 @@ fn hostile_clients_leave_nothing_behind() {
     let dir = TempDir::with_hole("hostile", 64 << 20);
     fs::write(dir.0.join("small"), "small").unwrap();
     raise_descriptor_limit(4096).unwrap();
-    let serve = Serve::quiet(&dir.0);
+    // Descriptors that are cached would be counted.
+    let serve = Serve::start(&dir.0, &["--access-log=off", "--file-cache=0"]);
     let mut good = serve.connect();
     assert_eq!(good.get("/small").status, 200);
     let idle_descriptors = serve.open_descriptors();

@@ -168,24 +168,18 @@ fn pipelined_requests_share_one_receive_and_one_send() {
     check(&counts, &[("recvfrom", 1), ("sendto", 1)], 100);
 }
 
-/// It is opened each time, so that it is always the present one.
+/// Its state is looked at in each turn, so that it is always the present one.
 #[test]
-fn a_small_file_costs_four_calls_more() {
-    let calls = [
-        ("recvfrom", 1),
-        ("openat2", 1),
-        ("fstat", 1),
-        ("pread64", 1),
-        ("close", 1),
-        ("sendto", 1),
-    ];
+fn a_small_file_that_was_read_before_costs_at_most_one_call_more() {
     for (connections, each) in [(1, 300), (64, 10)] {
-        let counts = traced_requests(&get("/data.json"), connections, each, 1);
+        let requests = connections * each;
+        let mut counts = traced_requests(&get("/data.json"), connections, each, 1);
         report(format_args!(
-            "{} small files on {connections}: {counts:?}",
-            connections * each
+            "{requests} small files on {connections}: {counts:?}"
         ));
-        check(&counts, &calls, connections * each);
+        let looks = counts.remove("statx").unwrap_or(0);
+        assert!((1..=requests).contains(&looks), "{looks} looks");
+        check(&counts, &[("recvfrom", 1), ("sendto", 1)], requests);
     }
 }
 

@@ -1,10 +1,18 @@
 //! The access log: one line per answer, gathered per thread and written when a turn ends.
+//!
+//! What a client sent is escaped so that it can neither end its field nor the line. The parts of a
+//! line that the request adds are kept ready while its answer takes longer than the call.
+
+mod line;
 
 use std::fmt;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use windlass::Instant;
+use windlass::session::{Now, Peer};
+
+pub(crate) use self::line::{KeptRequest, LoggedRequest};
 use crate::date::DATE_BYTES;
 use crate::status::Status;
 
@@ -16,6 +24,7 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 pub struct AccessLog {
     sink: Arc<Mutex<dyn Write + Send>>,
     format: LogFormat,
+    names: UserNames,
 }
 
 /// The form of a line.
@@ -24,20 +33,71 @@ pub struct AccessLog {
 pub enum LogFormat {
     /// Common log format, then referrer and user agent.
     Combined,
-    /// `host - - [date] "request line" status bytes`.
+    /// `host - user [date] "request line" status bytes`.
     #[default]
     Common,
+    /// A JSON object: `time` (RFC 3339), `remote`, `user`, `method`, `target`, `version`, `status`,
+    /// `bytes` (of the body that was sent), `duration_us`, `host`, `referer`, `user_agent`, `tls`.
+    /// What there is not is `null`. The duration is from the complete head of the request to the
+    /// end of its answer as it went into the output queue, by the time of the driver's turns: 0 for
+    /// what was answered at once.
+    Json,
+}
+
+/// Whose names the log shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UserNames {
+    /// Those of Basic credentials (RFC 7617), unless the answer is 401: for handlers that check
+    /// them.
+    Basic,
+    /// Nobody's: no credentials are looked at.
+    #[default]
+    None,
 }
 
 impl AccessLog {
     /// Logs to `sink`. Whole lines are written while its lock is held.
     #[must_use]
     pub fn new(sink: Arc<Mutex<dyn Write + Send>>, format: LogFormat) -> Self {
-        Self { sink, format }
+        Self {
+            sink,
+            format,
+            names: UserNames::None,
+        }
     }
 
-    pub(crate) fn format(&self) -> LogFormat {
-        self.format
+    /// Sets whose names are shown.
+    #[must_use]
+    pub fn user_names(mut self, names: UserNames) -> Self {
+        self.names = names;
+        self
+    }
+
+    /// Keeps the parts of a line that `request` adds, for an answer that is yet to come.
+    pub(crate) fn keep(&self, request: &LoggedRequest<'_>, began: Instant) -> KeptRequest {
+        KeptRequest::new(self, request, began)
+    }
+
+    /// Appends a line for an answer that is given in the same call.
+    pub(crate) fn line_now(
+        &self,
+        lines: &mut Vec<u8>,
+        request: &LoggedRequest<'_>,
+        answer: &LoggedAnswer<'_>,
+    ) {
+        line::write(lines, self, answer, answer.now.monotonic, request);
+    }
+
+    /// Appends a line for an answer that took longer.
+    pub(crate) fn line_kept(
+        &self,
+        lines: &mut Vec<u8>,
+        request: &KeptRequest,
+        answer: &LoggedAnswer<'_>,
+    ) {
+        if !request.is_silent() {
+            line::write(lines, self, answer, request.began(), request);
+        }
     }
 
     /// Writes and empties `lines`; on an error they are lost.
@@ -54,6 +114,7 @@ impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessLog")
             .field("format", &self.format)
+            .field("names", &self.names)
             .finish_non_exhaustive()
     }
 }
@@ -63,121 +124,13 @@ pub(crate) fn is_full(lines: &[u8]) -> bool {
     lines.len() >= BUFFER_BYTES_MAX
 }
 
-/// What the request adds to a line. A refused request has no parts that could be trusted.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LoggedRequest<'a> {
-    pub(crate) line: Option<(&'a str, &'a str, &'a str)>,
-    pub(crate) referer: Option<&'a [u8]>,
-    pub(crate) user_agent: Option<&'a [u8]>,
-}
-
-impl LoggedRequest<'_> {
-    /// Appends what the request adds, as it stands in a line.
-    pub(crate) fn write_request(&self, buf: &mut Vec<u8>) {
-        buf.push(b'"');
-        match self.line {
-            Some((method, target, version)) => {
-                escape(method.as_bytes(), buf);
-                buf.push(b' ');
-                escape(target.as_bytes(), buf);
-                buf.push(b' ');
-                buf.extend_from_slice(version.as_bytes());
-            }
-            None => buf.push(b'-'),
-        }
-        buf.push(b'"');
-    }
-
-    /// Appends what the combined format has after the size.
-    pub(crate) fn write_tail(&self, format: LogFormat, buf: &mut Vec<u8>) {
-        if format == LogFormat::Combined {
-            for value in [self.referer, self.user_agent] {
-                buf.extend_from_slice(b" \"");
-                escape(value.unwrap_or(b"-"), buf);
-                buf.push(b'"');
-            }
-        }
-    }
-}
-
 /// What the answer adds to a line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoggedAnswer<'a> {
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) peer: Peer,
+    /// The second of `now`, formatted.
     pub(crate) date: &'a [u8; DATE_BYTES],
+    pub(crate) now: Now,
     pub(crate) status: Status,
     pub(crate) body_bytes: u64,
-}
-
-/// Appends one line; `request` and `tail` append the request's two parts.
-pub(crate) fn write_line(
-    buf: &mut Vec<u8>,
-    answer: LoggedAnswer<'_>,
-    request: impl FnOnce(&mut Vec<u8>),
-    tail: impl FnOnce(&mut Vec<u8>),
-) {
-    const INFALLIBLE: &str = "writing to a Vec does not fail";
-    match answer.peer {
-        Some(peer) => write!(buf, "{}", peer.ip()).expect(INFALLIBLE),
-        None => buf.push(b'-'),
-    }
-    buf.extend_from_slice(b" - - [");
-    // "Sun, 06 Nov 1994 08:49:37 GMT" to "06/Nov/1994:08:49:37 +0000".
-    let date = answer.date;
-    for (part, mark) in [(5..7, b'/'), (8..11, b'/'), (12..16, b':'), (17..25, b' ')] {
-        buf.extend_from_slice(&date[part]);
-        buf.push(mark);
-    }
-    buf.extend_from_slice(b"+0000] ");
-    request(buf);
-    write!(buf, " {} ", answer.status.code()).expect(INFALLIBLE);
-    match answer.body_bytes {
-        0 => buf.push(b'-'),
-        bytes => write!(buf, "{bytes}").expect(INFALLIBLE),
-    }
-    tail(buf);
-    buf.push(b'\n');
-}
-
-/// Appends `text` so that it can neither end its quotes nor the line.
-fn escape(text: &[u8], buf: &mut Vec<u8>) {
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => buf.extend_from_slice(&[b'\\', byte]),
-            b' '..=b'~' => buf.push(byte),
-            _ => write!(buf, "\\x{byte:02x}").expect("writing to a Vec does not fail"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn line_is_escaped_and_has_the_common_form() {
-        let mut buf = Vec::new();
-        let request = LoggedRequest {
-            line: Some(("GET", "/\"\\", "HTTP/1.1")),
-            referer: None,
-            user_agent: Some(b"a\"\n\xff"),
-        };
-        let answer = LoggedAnswer {
-            peer: Some(([10, 0, 0, 1], 80).into()),
-            date: b"Sun, 06 Nov 1994 08:49:37 GMT",
-            status: Status::OK,
-            body_bytes: 5,
-        };
-        write_line(
-            &mut buf,
-            answer,
-            |buf| request.write_request(buf),
-            |buf| request.write_tail(LogFormat::Combined, buf),
-        );
-        assert_eq!(
-            String::from_utf8(buf).expect("ASCII"),
-            "10.0.0.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /\\\"\\\\ HTTP/1.1\" 200 5 \
-             \"-\" \"a\\\"\\x0a\\xff\"\n"
-        );
-    }
 }

@@ -48,6 +48,7 @@ pub mod client;
 mod compression;
 mod config;
 mod content_coding;
+mod credentials;
 mod date;
 mod error_pages;
 mod events;
@@ -58,6 +59,7 @@ mod interop;
 mod known_heads;
 mod mailbox;
 mod method;
+pub mod middleware;
 mod negotiation;
 mod refusal;
 mod request;
@@ -74,7 +76,7 @@ mod trailers;
 #[cfg(feature = "websocket")]
 pub mod websocket;
 
-pub use self::access_log::{AccessLog, LogFormat};
+pub use self::access_log::{AccessLog, LogFormat, UserNames};
 pub use self::body_sink::{BodySink, Notify};
 pub use self::body_source::{BodySource, BodyWriter, Produced};
 pub use self::channel::{BodySender, ChannelBody, SendError, body_channel};

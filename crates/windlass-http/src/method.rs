@@ -102,6 +102,9 @@ impl Methods {
     /// `GET` and `HEAD`.
     pub const GET_HEAD: Self = Self::NONE.with(Method::Get).with(Method::Head);
 
+    /// Every known method.
+    pub const ALL: Self = Self((1 << Method::ALL.len()) - 1);
+
     /// This set and `method`.
     #[must_use]
     pub const fn with(self, method: Method) -> Self {
@@ -153,6 +156,11 @@ mod tests {
 
     #[test]
     fn allow_value_lists_the_members() {
+        assert!(
+            Method::ALL
+                .into_iter()
+                .all(|method| Methods::ALL.contains(method))
+        );
         assert_eq!(
             Methods::GET_HEAD.with(Method::Post).allow_value(),
             "GET, HEAD, POST"

@@ -1,5 +1,7 @@
 //! A request's head as a handler sees it, borrowed from the input.
 
+use std::any::Any;
+
 use httparse::Header;
 use windlass::session::{Now, Peer};
 
@@ -83,6 +85,8 @@ pub struct Request<'a> {
     pub(crate) lines: HeaderLines<'a>,
     pub(crate) peer: Peer,
     pub(crate) now: Now,
+    /// What a job has found out about it.
+    pub(crate) carried: Option<&'a (dyn Any + Send)>,
     /// What the routers on its way found in its path.
     pub(crate) route: Option<&'a Route<'a>>,
 }
@@ -219,6 +223,13 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+
+    /// What the work of [`Responder::again_after`](crate::Responder::again_after) returned, if the
+    /// handler looks at the request again and it was a `T`.
+    #[must_use]
+    pub fn carried<T: 'static>(&self) -> Option<&'a T> {
+        self.carried?.downcast_ref()
     }
 
     /// The time of the call, as the driver gave it.

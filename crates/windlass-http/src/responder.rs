@@ -78,6 +78,15 @@ pub(crate) struct Outcome {
     pub(crate) discarded: Option<Box<Output>>,
     /// Whether the head says that the connection ends, though the request would let it go on.
     pub(crate) closes: bool,
+    pub(crate) logging: Logging,
+}
+
+/// Whether an answer is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Logging {
+    #[default]
+    Logged,
+    Silent,
 }
 
 /// How a request is answered. What is rare is boxed: each request makes and drops one.
@@ -95,6 +104,8 @@ pub(crate) enum Kind {
 
 /// How a request is answered that is not at once.
 pub(crate) enum LateKind {
+    /// The handler looks at the request again after a job.
+    Again(Job),
     Job(Job),
     /// When its body was taken.
     Receive,
@@ -272,6 +283,27 @@ impl<'a> Responder<'a> {
         Ok(Answered(()))
     }
 
+    /// Has `work` run in the pool, then has the handler look at the request again, which then
+    /// [carries](crate::Request::carried) what `work` returned: for what must be known before it is
+    /// clear who answers. If `work` panics or never runs, the answer is `500` and the connection
+    /// ends. Only while [`Handler::handle`](crate::Handler::handle) looks at a request; afterwards
+    /// the answer is `500`.
+    pub fn again_after<T, F>(self, work: F) -> Answered
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + UnwindSafe + 'static,
+    {
+        self.outcome.kind = LateKind::Again(Job::new(work)).into();
+        Answered(())
+    }
+
+    /// Keeps the answer out of the access log; it is counted all the same.
+    #[must_use]
+    pub fn unlogged(self) -> Self {
+        self.outcome.logging = Logging::Silent;
+        self
+    }
+
     /// Sends an interim answer ahead of the final one, such as `103` (RFC 8297); `headers` are
     /// whole lines of names and values. Nothing is sent to an HTTP/1.0 client (RFC 9110 section
     /// 15.2).
@@ -368,6 +400,20 @@ impl<'a> Responder<'a> {
 }
 
 impl Outcome {
+    /// The job after which the handler wants to look at the request again, if it does.
+    pub(crate) fn again(self) -> Result<Job, Self> {
+        match self.kind {
+            Kind::Late(kind) => match *kind {
+                LateKind::Again(job) => Ok(job),
+                kind => Err(Self {
+                    kind: kind.into(),
+                    ..self
+                }),
+            },
+            kind => Err(Self { kind, ..self }),
+        }
+    }
+
     /// Where the answer goes: `output`, unless it is not to be sent.
     #[inline]
     fn output<'o>(&'o mut self, output: &'o mut Output) -> &'o mut Output {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass::session::{Now, Peer, Service};
 
-use crate::access_log::{self, LoggedAnswer, LoggedRequest};
+use crate::access_log::{self, KeptRequest, LoggedAnswer, LoggedRequest};
 use crate::config::HttpConfig;
 use crate::date::CachedDate;
 use crate::handler::Handler;
@@ -74,6 +74,7 @@ impl<H: Handler> Service for HttpService<H> {
         HttpLocal {
             shared: Arc::clone(&self.shared),
             scratch: Vec::with_capacity(1024),
+            now: Now::default(),
             extra: Vec::new(),
             date: CachedDate::new(0),
             known_host: KnownHost::default(),
@@ -104,6 +105,8 @@ pub struct HttpLocal<H: Handler> {
     pub(crate) shared: Arc<Shared<H>>,
     /// Where heads of answers are gathered.
     pub(crate) scratch: Vec<u8>,
+    /// The time of the call that is under way.
+    now: Now,
     /// Header lines that wrapping handlers have added to the answer that is being made.
     pub(crate) extra: Vec<u8>,
     pub(crate) date: CachedDate,
@@ -126,6 +129,16 @@ impl<H: Handler> HttpLocal<H> {
         counted.filter(|(_, count)| *count > 0)
     }
 
+    /// Adds to the counts of [`answers`](Self::answers): those of an earlier service, which this
+    /// one has replaced.
+    pub fn add_answers(&mut self, counts: impl IntoIterator<Item = (u16, u64)>) {
+        for (code, count) in counts {
+            if let Some(sum) = self.answers.get_mut(usize::from(code)) {
+                *sum += count;
+            }
+        }
+    }
+
     /// What the handler keeps for this thread.
     #[must_use]
     pub fn handler(&self) -> &H::Local {
@@ -140,33 +153,30 @@ impl<H: Handler> HttpLocal<H> {
         }
     }
 
+    /// Notes the time of a call.
+    #[inline]
+    pub(crate) fn see(&mut self, now: Now) {
+        self.now = now;
+        self.date.update(now.unix_ms);
+    }
+
     /// Counts an answer, and appends a line to the access log, if there is one.
     pub(crate) fn log(&mut self, peer: Peer, request: Logged<'_>, status: Status, body_bytes: u64) {
         self.count(status);
         let Some(log) = &self.shared.config.access_log else {
             return;
         };
-        let date = self.date.text();
         let answer = LoggedAnswer {
-            peer: peer.remote,
-            date,
+            peer,
+            date: self.date.text(),
+            now: self.now,
             status,
             body_bytes,
         };
-        let buf = &mut self.log_lines;
+        let lines = &mut self.log_lines;
         match request {
-            Logged::Now(request) => access_log::write_line(
-                buf,
-                answer,
-                |buf| request.write_request(buf),
-                |buf| request.write_tail(log.format(), buf),
-            ),
-            Logged::Kept(kept) => access_log::write_line(
-                buf,
-                answer,
-                |buf| buf.extend_from_slice(&kept.request),
-                |buf| buf.extend_from_slice(&kept.tail),
-            ),
+            Logged::Now(request) => log.line_now(lines, &request, &answer),
+            Logged::Kept(kept) => log.line_kept(lines, kept, &answer),
         }
         if access_log::is_full(&self.log_lines) {
             self.write_log();
@@ -175,12 +185,10 @@ impl<H: Handler> HttpLocal<H> {
 
     /// What of `request` must be kept to log it later; nothing if there is no log.
     pub(crate) fn keep_for_log(&self, request: LoggedRequest<'_>) -> KeptRequest {
-        let mut kept = KeptRequest::default();
-        if let Some(log) = &self.shared.config.access_log {
-            request.write_request(&mut kept.request);
-            request.write_tail(log.format(), &mut kept.tail);
-        }
-        kept
+        let log = self.shared.config.access_log.as_ref();
+        log.map_or_else(KeptRequest::default, |log| {
+            log.keep(&request, self.now.monotonic)
+        })
     }
 
     fn write_log(&mut self) {
@@ -206,11 +214,4 @@ impl<H: Handler> fmt::Debug for HttpLocal<H> {
 pub(crate) enum Logged<'a> {
     Kept(&'a KeptRequest),
     Now(LoggedRequest<'a>),
-}
-
-/// The parts of a log line that the request adds, kept until its answer is given.
-#[derive(Debug, Default)]
-pub(crate) struct KeptRequest {
-    request: Vec<u8>,
-    tail: Vec<u8>,
 }

@@ -23,13 +23,15 @@ mod streaming;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
+use std::time::Duration;
 
 use windlass::Instant;
 use windlass::session::{
-    Input, Job, JobResult, Next, Now, Peer, Progress, Session, SessionContext,
+    Input, Job, JobFailed, JobResult, Next, Now, Peer, Progress, Session, SessionContext,
 };
 
 use self::draining::Drain;
+pub(crate) use self::exchange::answer_other_method;
 use self::exchange::internal_error;
 use self::late::Late;
 use self::receiving::Receiving;
@@ -57,6 +59,8 @@ pub struct HttpSession<H> {
     skipped_blank: bool,
     /// Whether a graceful stop was asked for.
     stopping: bool,
+    /// What a job has found out for the request that comes next.
+    carried: Option<JobResult>,
     peer: Peer,
     /// The header section that came last.
     last_section: LastSection,
@@ -64,6 +68,8 @@ pub struct HttpSession<H> {
 }
 
 enum Phase {
+    /// A job finds out what the handler must know of the request, whose head is still unread.
+    Again(Box<Late>),
     /// The request is answered; the rest of its body is dropped.
     Drain(Box<Drain>),
     /// Expecting the head of a request.
@@ -116,6 +122,7 @@ impl<H: Handler> HttpSession<H> {
             scanned_bytes: 0,
             skipped_blank: false,
             stopping: false,
+            carried: None,
             peer,
             last_section: LastSection::default(),
             handler: PhantomData,
@@ -200,7 +207,7 @@ impl<H: Handler> HttpSession<H> {
             Phase::Drain(_) => self.drain(cx, rest),
             Phase::Receive(_) => self.receive(cx, rest),
             Phase::Stream(_) => self.stream(cx, rest, ended),
-            Phase::Job(_) | Phase::Upgraded(_) => Step::Wait,
+            Phase::Again(_) | Phase::Job(_) | Phase::Upgraded(_) => Step::Wait,
             Phase::Over => Step::Over,
         }
     }
@@ -220,11 +227,14 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
+/// How long a stop waits for the first request of a connection.
+const FRESH_GRACE: Duration = Duration::from_millis(500);
+
 impl<H: Handler> Session for HttpSession<H> {
     type Local = HttpLocal<H>;
 
     fn advance(&mut self, cx: &mut SessionContext<'_, Self::Local>, input: Input<'_>) -> Progress {
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         let mut consumed = 0;
         let next = loop {
             let rest = &input.bytes[consumed..];
@@ -265,13 +275,23 @@ impl<H: Handler> Session for HttpSession<H> {
     fn complete(&mut self, cx: &mut SessionContext<'_, Self::Local>, result: JobResult) -> Next {
         let late = match mem::replace(&mut self.phase, Phase::Over) {
             Phase::Job(late) => *late,
+            Phase::Again(late) if result.is::<JobFailed>() => {
+                cx.local.see(cx.now);
+                self.close_with(cx, &late, internal_error());
+                return self.end();
+            }
+            Phase::Again(_) => {
+                self.phase = Phase::Head;
+                self.carried = Some(result);
+                return Next::Read;
+            }
             other => {
                 self.phase = other;
                 let next = self.upgraded(cx, |session, cx| session.complete(cx, result));
                 return next.unwrap_or(Next::Read);
             }
         };
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         // A job that panicked has another result.
         let response = result
             .downcast::<Response>()
@@ -286,7 +306,7 @@ impl<H: Handler> Session for HttpSession<H> {
     }
 
     fn expire(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
-        cx.local.date.update(cx.now.unix_ms);
+        cx.local.see(cx.now);
         match &self.phase {
             Phase::Head if self.scanned_bytes > 0 => {
                 let refusal =
@@ -300,7 +320,7 @@ impl<H: Handler> Session for HttpSession<H> {
                 self.wait_for(WaitsFor::Idle, cx);
                 Next::Read
             }
-            Phase::Job(_) => Next::Read,
+            Phase::Again(_) | Phase::Job(_) => Next::Read,
             Phase::Receive(_) => {
                 let step = self.expire_body(cx);
                 self.next_of(step)
@@ -319,9 +339,15 @@ impl<H: Handler> Session for HttpSession<H> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
         match &self.phase {
-            Phase::Job(_) | Phase::Receive(_) => Next::Read,
+            // Accepted a moment ago: the client's first request may be on its way, and a client
+            // need not expect that to fail (RFC 9112 section 9.3.1 is about later ones).
+            Phase::Head if self.waits_for == WaitsFor::FirstHead => {
+                self.deadline = self.deadline.min(cx.now.monotonic + FRESH_GRACE);
+                Next::Read
+            }
+            Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
             Phase::Stream(_) => {
-                cx.local.date.update(cx.now.unix_ms);
+                cx.local.see(cx.now);
                 let step = self.stream(cx, &[], false);
                 self.next_of(step)
             }
@@ -352,6 +378,7 @@ impl<H> fmt::Debug for HttpSession<H> {
 impl fmt::Debug for Phase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Again(_) => "Again",
             Self::Drain(_) => "Drain",
             Self::Head => "Head",
             Self::Job(_) => "Job",

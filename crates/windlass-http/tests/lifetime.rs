@@ -136,12 +136,38 @@ fn pf34_partial_request_before_a_half_close_ends_the_connection() {
 }
 
 #[test]
-fn pf31_stop_closes_idle_fresh_and_half_sent_at_once() {
-    for input in [&b""[..], GET, b"GET / HT"] {
+fn pf31_stop_closes_idle_connections_at_once() {
+    for input in [GET.to_vec(), [GET, b"GET / HT"].concat()] {
         let mut connection = Connection::open(&test_service());
-        connection.feed(input).stop();
+        connection.feed(&input).stop();
         assert!(connection.closed);
     }
+}
+
+#[test]
+fn pf31_stop_waits_a_moment_for_the_first_request_of_a_connection() {
+    let moment = Duration::from_millis(500);
+    for (input, statuses) in [(&b""[..], &[][..]), (b"GET / HT", &[408])] {
+        let mut connection = Connection::open(&test_service());
+        connection.feed(input).stop();
+        assert!(!connection.closed);
+        connection.pass(moment);
+        assert!(connection.closed);
+        assert_eq!(connection.statuses(), statuses);
+        // That moment is no more than the client had anyway.
+        let mut old = Connection::open(&test_service());
+        old.feed(input)
+            .pass(Duration::from_secs(30) - moment / 2)
+            .stop();
+        old.pass(moment / 2);
+        assert!(old.closed);
+    }
+    let mut connection = Connection::open(&test_service());
+    connection.feed(&GET[..10]).stop().feed(&GET[10..]);
+    let found = answers(&connection.sent);
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].header("connection"), Some("close"));
+    assert!(connection.closed);
 }
 
 #[test]

@@ -238,6 +238,16 @@ pub(crate) struct Scratch {
 }
 
 impl<V: Service> TlsLocal<V> {
+    /// What the sessions of the wrapped service share.
+    pub fn inner(&self) -> &V::Local {
+        &self.inner
+    }
+
+    /// What the sessions of the wrapped service share.
+    pub fn inner_mut(&mut self) -> &mut V::Local {
+        &mut self.inner
+    }
+
     /// The configuration in force: one atomic load if it is the one known already.
     fn active(&mut self) -> &Arc<Active> {
         let cell = &self.shared.cell;

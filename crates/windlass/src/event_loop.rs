@@ -45,7 +45,7 @@ use std::ops::{Deref, DerefMut};
 
 use windlass_core::{RunMode, StopReason};
 
-pub use self::config::{LoopConfig, PanicPolicy, PanicReport};
+pub use self::config::{HandlerTimes, LoopConfig, PanicPolicy, PanicReport};
 pub use self::context::Context;
 pub use self::dump::EventDescription;
 pub use self::error::{OpenError, RegisterError, RegisterErrorKind, RunError};

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use common::{config, drain, on_each_backend, open, pipe, readable_pipe};
 use windlass::Disposition::{Keep, Remove};
 use windlass::demultiplexer::Backend;
-use windlass::event_loop::{EventLoop, IoOptions, LoopConfig, PanicPolicy, PanicReport, Signal};
+use windlass::event_loop::{
+    EventLoop, HandlerTimes, IoOptions, LoopConfig, PanicPolicy, PanicReport, Signal,
+};
 use windlass::{Interest, StopReason};
 
 on_each_backend! {
@@ -27,6 +29,7 @@ on_each_backend! {
     a_slow_hook_and_a_slow_post_are_counted
     a_stuck_handler_is_reported_while_it_is_stuck
     a_stuck_hook_is_reported
+    durations_are_measured_if_asked_for
     lateness_shows_in_the_histogram
     lateness_shows_without_any_timer
     the_check_can_be_switched_off
@@ -41,6 +44,26 @@ fn with_limit<S: 'static>(backend: Backend) -> EventLoop<'static, S> {
         ..config(backend)
     };
     EventLoop::with_config(config).expect("open")
+}
+
+fn durations_are_measured_if_asked_for(backend: Backend) {
+    for (limit, slow) in [(Some(LIMIT), 1), (None, 0)] {
+        let config = LoopConfig {
+            slow_handler_limit: limit,
+            handler_times: HandlerTimes::Measured,
+            ..config(backend)
+        };
+        let mut event_loop = EventLoop::<()>::with_config(config).expect("open");
+        event_loop.defer(|(), _| overrun()).expect("register");
+        event_loop.defer(|(), _| {}).expect("register");
+        event_loop.run(&mut ()).expect("run");
+        let times = event_loop.handler_times().expect("they are measured");
+        assert_eq!(times.count(), 2);
+        assert!(times.max() >= LIMIT * 3 && times.sum() >= times.max());
+        assert!(times.quantile(0.5) < LIMIT);
+        assert_eq!(event_loop.slow_handler_count(), slow);
+    }
+    assert!(open::<()>(backend).handler_times().is_none());
 }
 
 /// Works for longer than the limit, by more than a tick of the coarse clock.

@@ -1,84 +1,168 @@
 //! The log sink: lines go to a thread that writes them, so that a reader that does not read holds
 //! up no connection.
+//!
+//! The thread takes lines and redirections from one queue, so that a line goes to the file that was
+//! in force when it was queued, whole. What cannot be written is lost and counted; of a line that
+//! was written in part the rest comes first when writing works again.
 
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
 };
-use std::thread::Builder;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, Builder};
+use std::time::{Duration, Instant};
+
+use crate::say;
 
 /// Hands what is written to a thread; drops it when that is far behind.
 #[derive(Debug)]
 pub(super) struct LogSink {
     /// `None`: finished, or the other side is gone.
-    sender: Option<SyncSender<Vec<u8>>>,
+    sender: Option<SyncSender<Message>>,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
-    /// Writes that were accepted and are not through.
-    behind: Arc<AtomicU64>,
-    lost: u64,
+    counts: Arc<Counts>,
 }
 
-/// Writes on their way; each holds the lines of one turn of the loop.
+/// The sink as the loops and the control thread share it.
+pub(super) type SharedLog = Arc<Mutex<LogSink>>;
+
+/// Where lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    File(PathBuf),
+    Stdout,
+}
+
+/// Lines on their way, and those that were lost.
+#[derive(Debug, Default)]
+struct Counts {
+    behind: AtomicU64,
+    lost: AtomicU64,
+}
+
+#[derive(Debug)]
+enum Message {
+    Lines(Vec<u8>),
+    Redirect(File),
+}
+
+/// Messages on their way; one of lines holds those of one turn of a loop.
 const QUEUE_MAX: usize = 1024;
-/// How long the end of the program waits for a reader that is behind.
-const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the end of the program, or a redirection, waits for a reader that is behind.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long to wait when a descriptor that another program shares is non-blocking and full.
+const FULL_PAUSE: Duration = Duration::from_millis(10);
+
+impl Target {
+    pub(super) fn of(file: Option<&Path>) -> Self {
+        file.map_or(Self::Stdout, |path| Self::File(path.to_owned()))
+    }
+
+    fn open(&self) -> io::Result<File> {
+        match self {
+            Self::File(path) => OpenOptions::new().append(true).create(true).open(path),
+            Self::Stdout => Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+        }
+    }
+}
 
 impl LogSink {
-    /// Starts the thread.
-    pub(super) fn open(mut output: impl Write + Send + 'static) -> io::Result<Self> {
-        let (sender, receiver) = sync_channel::<Vec<u8>>(QUEUE_MAX);
+    /// Opens `target` and starts the thread.
+    pub(super) fn open(target: &Target) -> io::Result<Self> {
+        Self::over(target.open()?)
+    }
+
+    fn over(output: impl Output) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel(QUEUE_MAX);
         let (end, ended) = channel();
-        let behind = Arc::new(AtomicU64::new(0));
-        let counted = Arc::clone(&behind);
+        let counts = Arc::new(Counts::default());
+        let mut writer = Writer {
+            output,
+            counts: Arc::clone(&counts),
+            rest: Vec::new(),
+            fails: false,
+        };
         Builder::new().name("access-log".into()).spawn(move || {
             let _end = end;
-            while let Ok(bytes) = receiver.recv() {
-                // Nobody reads any more: the sender finds the channel closed.
-                if output
-                    .write_all(&bytes)
-                    .and_then(|()| output.flush())
-                    .is_err()
-                {
-                    break;
+            while let Ok(message) = receiver.recv() {
+                match message {
+                    // The sender finds the channel closed.
+                    Message::Lines(lines) if writer.write(&lines) == Readers::Gone => break,
+                    Message::Lines(_) => {}
+                    Message::Redirect(file) => writer.redirect(file),
                 }
-                counted.fetch_sub(1, Ordering::Relaxed);
             }
         })?;
         Ok(Self {
             sender: Some(sender),
             ended,
-            behind,
-            lost: 0,
+            counts,
         })
     }
 
+    /// Opens `target`, and has all lines from now on go there. What was queued goes where it was
+    /// to go. On an error nothing changes.
+    pub(super) fn redirect(&mut self, target: &Target) -> io::Result<()> {
+        let mut message = Message::Redirect(target.open()?);
+        let begun = Instant::now();
+        while let Some(sender) = &self.sender {
+            match sender.try_send(message) {
+                Ok(()) => return Ok(()),
+                // The reader had gone away: begin anew.
+                Err(TrySendError::Disconnected(_)) => break,
+                Err(TrySendError::Full(_)) if begun.elapsed() > PATIENCE => {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                Err(TrySendError::Full(back)) => {
+                    message = back;
+                    thread::park_timeout(FULL_PAUSE);
+                }
+            }
+        }
+        *self = Self::open(target)?;
+        Ok(())
+    }
+
+    /// How many lines were lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        self.counts.lost.load(Ordering::Relaxed)
+    }
+
     /// Writes out what is queued, unless nobody reads it within two seconds; answers how many
-    /// writes were lost.
+    /// lines were lost.
     pub(super) fn finish(&mut self) -> u64 {
         self.sender = None;
-        match self.ended.recv_timeout(FINISH_TIMEOUT) {
+        match self.ended.recv_timeout(PATIENCE) {
             // The thread hangs in a write and ends with the program.
-            Err(RecvTimeoutError::Timeout) => self.lost + self.behind.load(Ordering::Relaxed),
-            _ => self.lost,
+            Err(RecvTimeoutError::Timeout) => {
+                self.lost() + self.counts.behind.load(Ordering::Relaxed)
+            }
+            _ => self.lost(),
         }
     }
 }
 
 impl Write for LogSink {
+    /// Never fails and never waits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(sender) = &self.sender {
+            let lines = count_lines(bytes);
             // Before it is sent, as the thread may be through with it at once.
-            self.behind.fetch_add(1, Ordering::Relaxed);
-            let Err(error) = sender.try_send(bytes.to_vec()) else {
+            self.counts.behind.fetch_add(lines, Ordering::Relaxed);
+            let Err(error) = sender.try_send(Message::Lines(bytes.to_vec())) else {
                 return Ok(bytes.len());
             };
-            self.behind.fetch_sub(1, Ordering::Relaxed);
+            self.counts.behind.fetch_sub(lines, Ordering::Relaxed);
             match error {
-                TrySendError::Full(_) => self.lost += 1,
+                TrySendError::Full(_) => {
+                    self.counts.lost.fetch_add(lines, Ordering::Relaxed);
+                }
                 TrySendError::Disconnected(_) => self.sender = None,
             }
         }
@@ -90,50 +174,212 @@ impl Write for LogSink {
     }
 }
 
+/// What the thread writes to.
+trait Output: Write + Send + 'static {
+    fn redirect(&mut self, file: File);
+}
+
+impl Output for File {
+    fn redirect(&mut self, file: File) {
+        *self = file;
+    }
+}
+
+/// The thread's side.
+struct Writer<O> {
+    output: O,
+    counts: Arc<Counts>,
+    /// The rest of a line that was written in part.
+    rest: Vec<u8>,
+    /// Whether the last write failed, which is said once.
+    fails: bool,
+}
+
+impl<O: Output> Writer<O> {
+    /// Writes lines; answers whether anybody may still read.
+    fn write(&mut self, lines: &[u8]) -> Readers {
+        let count = count_lines(lines);
+        let (kept, result) = self.put(lines);
+        self.counts.lost.fetch_add(count - kept, Ordering::Relaxed);
+        self.counts.behind.fetch_sub(count, Ordering::Relaxed);
+        let failed = std::mem::replace(&mut self.fails, result.is_err());
+        match result {
+            Ok(()) if failed => {
+                let lost = self.counts.lost.load(Ordering::Relaxed);
+                say(format_args!(
+                    "the access log is written again; {lost} lines were lost"
+                ));
+            }
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Readers::Gone,
+            Err(error) if !failed => {
+                say(format_args!(
+                    "the access log cannot be written, lines are lost: {error}"
+                ));
+            }
+            Ok(()) | Err(_) => {}
+        }
+        Readers::There
+    }
+
+    /// Writes what is left of an earlier line, then lines; answers how many of those were written
+    /// or begun.
+    fn put(&mut self, lines: &[u8]) -> (u64, io::Result<()>) {
+        let (written, result) = write_some(&mut self.output, &self.rest);
+        self.rest.drain(..written);
+        if result.is_err() {
+            return (0, result);
+        }
+        let (written, result) = write_some(&mut self.output, lines);
+        let (done, left) = lines.split_at(written);
+        if result.is_err() && !done.is_empty() && !done.ends_with(b"\n") {
+            let end = left.iter().position(|&byte| byte == b'\n');
+            self.rest
+                .extend_from_slice(&left[..end.map_or(left.len(), |at| at + 1)]);
+        }
+        (count_lines(done) + u64::from(!self.rest.is_empty()), result)
+    }
+
+    /// Has what follows written to `file`. The rest of a line stays behind with its beginning.
+    fn redirect(&mut self, file: File) {
+        // That it fails again was said.
+        let _ = write_some(&mut self.output, &self.rest);
+        self.rest.clear();
+        self.output.redirect(file);
+    }
+}
+
+/// Whether anybody reads what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readers {
+    Gone,
+    There,
+}
+
+/// Writes as much of `bytes` as is taken; answers how much, and why not all.
+fn write_some(output: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match output.write(&bytes[written..]) {
+            Ok(0) => return (written, Err(ErrorKind::WriteZero.into())),
+            Ok(count) => written += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => thread::park_timeout(FULL_PAUSE),
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::mpsc::Sender;
 
     use super::*;
 
-    struct Blocked(Receiver<()>, Arc<Mutex<Vec<u8>>>);
+    /// Takes, or refuses, as it is told.
+    struct Told(Receiver<io::Result<usize>>, Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Blocked {
+    type Written = Arc<Mutex<Vec<u8>>>;
+
+    impl Write for Told {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.recv().map_err(io::Error::other)?;
-            self.1.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
+            let told = self.0.recv().map_err(io::Error::other)??;
+            let count = told.min(bytes.len());
+            self.1.lock().unwrap().extend_from_slice(&bytes[..count]);
+            Ok(count)
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
 
+    impl Output for Told {
+        fn redirect(&mut self, _file: File) {}
+    }
+
+    fn told() -> (LogSink, Sender<io::Result<usize>>, Written) {
+        let (tell, told) = channel();
+        let written = Written::default();
+        let sink = LogSink::over(Told(told, Arc::clone(&written))).unwrap();
+        (sink, tell, written)
+    }
+
     #[test]
     fn a_reader_that_does_not_read_blocks_nobody_and_the_loss_is_counted() {
-        let (go, blocked) = channel();
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let mut sink = LogSink::open(Blocked(blocked, Arc::clone(&written))).unwrap();
+        let (mut sink, tell, written) = told();
         for _ in 0..QUEUE_MAX + 10 {
             sink.write_all(b"line\n").unwrap();
         }
         for _ in 0..QUEUE_MAX + 10 {
             // The sink may need fewer.
-            let _ = go.send(());
+            let _ = tell.send(Ok(5));
         }
         let lost = sink.finish();
         assert!((1..=10).contains(&lost), "{lost}");
         let lines = written.lock().unwrap().len() / 5;
         assert_eq!(lines as u64 + lost, QUEUE_MAX as u64 + 10);
     }
+
     #[test]
     fn a_reader_that_does_not_read_does_not_hold_up_the_end() {
-        // Never sent to: the writer hangs until the test ends.
-        let (_go, blocked) = channel();
-        let mut sink = LogSink::open(Blocked(blocked, Arc::default())).unwrap();
+        // Never told: the writer hangs until the test ends.
+        let (mut sink, _tell, _) = told();
         for _ in 0..3 {
-            sink.write_all(b"line\n").unwrap();
+            sink.write_all(b"line\nline\n").unwrap();
         }
-        assert_eq!(sink.finish(), 3);
+        assert_eq!(sink.finish(), 6);
+    }
+
+    #[test]
+    fn a_line_that_was_written_in_part_is_completed_and_the_others_are_lost() {
+        let (mut sink, tell, written) = told();
+        let full = || Err(ErrorKind::StorageFull.into());
+        // "one", then nothing, then all.
+        for answer in [Ok(3), full(), full(), full(), Ok(99), Ok(99)] {
+            tell.send(answer).unwrap();
+        }
+        sink.write_all(b"one-one\ntwo\nthree\n").unwrap();
+        sink.write_all(b"four\n").unwrap();
+        sink.write_all(b"five\n").unwrap();
+        sink.write_all(b"six\n").unwrap();
+        assert_eq!(sink.finish(), 4);
+        assert_eq!(&*written.lock().unwrap(), b"one-one\nsix\n");
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_ends_the_log() {
+        let (mut sink, tell, _) = told();
+        tell.send(Err(ErrorKind::BrokenPipe.into())).unwrap();
+        sink.write_all(b"line\n").unwrap();
+        sink.ended.recv_timeout(PATIENCE * 10).unwrap_err();
+        sink.write_all(b"line\n").unwrap();
+        assert!(sink.sender.is_none());
+    }
+
+    #[test]
+    fn lines_before_a_redirection_go_to_the_old_file_and_those_after_to_the_new() {
+        let dir = std::env::temp_dir().join(format!("windlass-log-sink-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let target = Target::File(dir.join("log"));
+        let mut sink = LogSink::open(&target).unwrap();
+        sink.write_all(b"before\n").unwrap();
+        std::fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
+        sink.write_all(b"between\n").unwrap();
+        sink.redirect(&target).unwrap();
+        sink.write_all(b"after\n").unwrap();
+        let missing = Target::File(dir.join("missing/log"));
+        assert!(sink.redirect(&missing).is_err());
+        sink.write_all(b"still\n").unwrap();
+        assert_eq!(sink.finish(), 0);
+        let read = |name| std::fs::read_to_string(dir.join(name)).unwrap();
+        assert_eq!(
+            (read("log.1"), read("log")),
+            ("before\nbetween\n".into(), "after\nstill\n".into())
+        );
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -174,7 +174,10 @@ impl Serve {
         };
         while serve.addrs.len() < listens.max(1) {
             let line = serve.line();
-            if let Some((_, url)) = line.split_once(" at http://") {
+            let url = line
+                .split_once(" at http://")
+                .or_else(|| line.split_once(" at https://"));
+            if let Some((_, url)) = url {
                 serve.addrs.push(url.trim_end_matches('/').parse().unwrap());
             }
         }
@@ -186,6 +189,16 @@ impl Serve {
         self.stderr
             .recv_timeout(PATIENCE)
             .expect("a line on standard error")
+    }
+
+    /// Waits for a line on standard error that has `words` in it; answers it.
+    pub fn line_with(&self, words: &str) -> String {
+        loop {
+            let line = self.line();
+            if line.contains(words) {
+                return line;
+            }
+        }
     }
 
     pub fn stdout(&mut self) -> BufReader<ChildStdout> {

@@ -18,7 +18,7 @@ use crate::known_heads::KnownHeads;
 use crate::method::{Method, Methods};
 use crate::refusal::Refusal;
 use crate::request::{HeaderLines, Request, Version};
-use crate::responder::{Framer, Kind, Outcome, Persistence, Responder};
+use crate::responder::{Framer, Kind, Logging, Outcome, Persistence, Responder};
 use crate::response::Response;
 use crate::service::{HttpLocal, Logged};
 use crate::status::Status;
@@ -125,6 +125,7 @@ impl<H: Handler> HttpSession<H> {
         head_len: usize,
     ) -> Step {
         let framer = self.framer(head, &cx.local.shared.config.limits);
+        let carried = self.carried.take();
         let HttpLocal {
             shared,
             scratch,
@@ -139,6 +140,7 @@ impl<H: Handler> HttpSession<H> {
             lines: lines.resolve(known_heads),
             peer: self.peer,
             now: cx.now,
+            carried: carried.as_deref(),
             route: None,
         };
         #[cfg(feature = "compression")]
@@ -176,9 +178,10 @@ impl<H: Handler> HttpSession<H> {
                 taker: None,
                 discarded: None,
                 closes,
+                logging,
                 ..
             } => {
-                if shared.config.access_log.is_some() {
+                if shared.config.access_log.is_some() && logging == Logging::Logged {
                     let logged = logged_request(head, lines, known_heads);
                     cx.local
                         .log(self.peer, Logged::Now(logged), status, body_bytes);
@@ -221,6 +224,15 @@ impl<H: Handler> HttpSession<H> {
             extra: std::mem::take(&mut cx.local.extra),
             taker: None,
             body_bytes_max: cx.local.shared.config.limits.body_bytes,
+        };
+        let outcome = match outcome.again() {
+            Ok(job) if is_ok => {
+                self.phase = Phase::Again(Box::new(late));
+                // The head stays where it is, to be looked at again.
+                return Step::Job(0, job);
+            }
+            Ok(_) => Outcome::default(),
+            Err(outcome) => outcome,
         };
         match self.conclude(cx, outcome, is_ok, late) {
             Step::Consumed(_) => Step::Consumed(head_len),
@@ -361,7 +373,7 @@ fn last_line_end(bytes: &[u8], scanned: usize) -> Option<usize> {
 }
 
 /// The answer to a known method that the handler does not serve.
-fn answer_other_method(head: &Head<'_>, methods: Methods) -> Response {
+pub(crate) fn answer_other_method(head: &Head<'_>, methods: Methods) -> Response {
     let response = if head.method == Method::Options && head.raw_target == "*" {
         Response::new(Status::NO_CONTENT)
     } else {
@@ -387,6 +399,8 @@ fn logged_request<'a>(
 ) -> LoggedRequest<'a> {
     LoggedRequest {
         line: Some((head.method.name(), head.raw_target, head.version.name())),
+        authorization: lines.header(known_heads, "authorization"),
+        host: lines.header(known_heads, "host"),
         referer: lines.header(known_heads, "referer"),
         user_agent: lines.header(known_heads, "user-agent"),
     }

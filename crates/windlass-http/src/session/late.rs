@@ -6,13 +6,16 @@ use windlass::session::SessionContext;
 use super::receiving::Receiving;
 use super::streaming::Streaming;
 use super::{HttpSession, Phase, Step};
+use crate::access_log::KeptRequest;
 use crate::body::Framing;
 use crate::body_sink::Taker;
 use crate::handler::Handler;
 use crate::refusal::Refusal;
-use crate::responder::{Answered, Framer, Kind, LateKind, Outcome, Persistence, Responder};
+use crate::responder::{
+    Answered, Framer, Kind, LateKind, Logging, Outcome, Persistence, Responder,
+};
 use crate::response::{Response, ResponseError};
-use crate::service::{HttpLocal, KeptRequest, Logged};
+use crate::service::{HttpLocal, Logged};
 use crate::session::exchange::internal_error;
 use crate::status::Status;
 
@@ -112,7 +115,11 @@ impl<H: Handler> HttpSession<H> {
             body_bytes_max,
             discarded,
             closes,
+            logging,
         } = outcome;
+        if logging == Logging::Silent {
+            late.kept.silence();
+        }
         let kind = if discarded.is_some() {
             LateKind::TooLarge.into()
         } else {
@@ -162,7 +169,7 @@ impl<H: Handler> HttpSession<H> {
                 self.phase = Phase::Receive(Box::new(Receiving::new(late, cx)));
             }
             // The handler failed, or dropped its responder.
-            Some(LateKind::Job(_) | LateKind::Receive) | None => {
+            Some(LateKind::Again(_) | LateKind::Job(_) | LateKind::Receive) | None => {
                 late.taker = None;
                 return self.respond_late(cx, late, internal_error());
             }

@@ -19,6 +19,10 @@ pub struct LoopConfig {
     /// ([`slow_handlers`](super::Reactor::slow_handlers)); `None` switches the check off (default
     /// 100 ms). Measured with the coarse clock, so with a resolution of one kernel tick (1 to 10 ms).
     pub slow_handler_limit: Option<Duration>,
+    /// Whether it is measured how long each handler takes
+    /// ([`handler_times`](super::Reactor::handler_times); default: no). Costs a look at the clock
+    /// per handler, some tens of nanoseconds.
+    pub handler_times: HandlerTimes,
     /// What a panic in a handler does.
     pub panic_policy: PanicPolicy,
     /// The longest line that [`on_line`](super::Reactor::on_line) gathers, in bytes; longer ones
@@ -32,10 +36,21 @@ impl Default for LoopConfig {
             engine: EngineConfig::default(),
             backend: BackendConfig::default(),
             slow_handler_limit: Some(Duration::from_millis(100)),
+            handler_times: HandlerTimes::default(),
             panic_policy: PanicPolicy::default(),
             line_bytes_max: 64 * 1024,
         }
     }
+}
+
+/// Whether the durations of handlers are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandlerTimes {
+    /// Each one, with the precise clock; the check for slow handlers is then as precise.
+    Measured,
+    /// None; the check for slow handlers uses the coarse clock.
+    #[default]
+    Unmeasured,
 }
 
 /// What a panic in a handler does. In either case the handler is removed, and the loop and all

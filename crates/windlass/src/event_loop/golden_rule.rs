@@ -10,6 +10,9 @@ use std::time::Duration;
 use windlass_core::EventId;
 use windlass_sys::clock;
 
+use crate::event_loop::config::HandlerTimes;
+use crate::event_loop::lag::LagHistogram;
+
 /// Where a handler comes from.
 #[derive(Clone, Debug)]
 pub struct Origin {
@@ -112,6 +115,8 @@ pub(super) struct GoldenRule {
     limit_ns: u64,
     began_ns: u64,
     last_ns: u64,
+    /// How long handlers took, if that is measured.
+    pub(super) times: Option<LagHistogram>,
     /// How often the limit was overrun.
     pub(super) overruns: u64,
     /// The last of them.
@@ -122,7 +127,7 @@ pub(super) struct GoldenRule {
 const RECENT_MAX: usize = 32;
 
 impl GoldenRule {
-    pub(super) fn new(limit: Option<Duration>) -> Self {
+    pub(super) fn new(limit: Option<Duration>, times: HandlerTimes) -> Self {
         let limit_ns = limit.map_or(u64::MAX, |limit| {
             u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)
         });
@@ -130,6 +135,7 @@ impl GoldenRule {
             limit_ns,
             began_ns: 0,
             last_ns: 0,
+            times: (times == HandlerTimes::Measured).then(LagHistogram::default),
             overruns: 0,
             recent: VecDeque::new(),
         }
@@ -138,7 +144,10 @@ impl GoldenRule {
     /// Handlers start to run.
     #[inline]
     pub(super) fn begin(&mut self) {
-        if self.limit_ns != u64::MAX {
+        if self.times.is_some() {
+            self.last_ns = clock::monotonic_ns();
+            self.began_ns = self.last_ns;
+        } else if self.limit_ns != u64::MAX {
             self.last_ns = clock::monotonic_coarse_ns();
             self.began_ns = self.last_ns;
         }
@@ -153,12 +162,16 @@ impl GoldenRule {
     /// A handler is back.
     #[inline]
     pub(super) fn check(&mut self, event: EventId, origins: &Origins) {
-        if self.limit_ns == u64::MAX {
-            return;
-        }
-        let now_ns = clock::monotonic_coarse_ns();
+        let now_ns = match &self.times {
+            Some(_) => clock::monotonic_ns(),
+            None if self.limit_ns == u64::MAX => return,
+            None => clock::monotonic_coarse_ns(),
+        };
         let took_ns = now_ns.saturating_sub(self.last_ns);
         self.last_ns = now_ns;
+        if let Some(times) = &mut self.times {
+            times.record(took_ns);
+        }
         if took_ns > self.limit_ns {
             self.note(event, Duration::from_nanos(took_ns), origins);
         }

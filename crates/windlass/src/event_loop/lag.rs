@@ -1,17 +1,18 @@
-//! The lag histogram: how late handlers run.
+//! The lag histogram: how late handlers run, and with the same buckets how long they take.
 
 use std::fmt;
 use std::time::Duration;
 
 /// Lateness in buckets of relative width 1/8, from 1 ns to 584 years.
 ///
-/// Two kinds of lateness go in: of timers, from the deadline to the turn that runs them; and of
+/// Two kinds of lateness go into that of [`Reactor::lag`](super::Reactor::lag): of timers, from the deadline to the turn that runs them; and of
 /// each turn with several handlers, from the end of the wait to the end of its last handler: no
 /// event of the turn waited longer than that.
 #[derive(Clone)]
 pub struct LagHistogram {
     counts: Box<[u64; BUCKETS]>,
     count: u64,
+    sum_ns: u64,
     max_ns: u64,
 }
 
@@ -24,6 +25,7 @@ impl Default for LagHistogram {
         Self {
             counts: Box::new([0; BUCKETS]),
             count: 0,
+            sum_ns: 0,
             max_ns: 0,
         }
     }
@@ -34,6 +36,7 @@ impl LagHistogram {
     pub(super) fn record(&mut self, lag_ns: u64) {
         self.counts[bucket(lag_ns)] += 1;
         self.count += 1;
+        self.sum_ns = self.sum_ns.saturating_add(lag_ns);
         self.max_ns = self.max_ns.max(lag_ns);
     }
 
@@ -41,6 +44,12 @@ impl LagHistogram {
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// All of them together.
+    #[must_use]
+    pub fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns)
     }
 
     /// The longest.
@@ -131,6 +140,7 @@ mod tests {
             lag.record(us * 1000);
         }
         assert_eq!(lag.count(), 100);
+        assert_eq!(lag.sum(), Duration::from_micros(5050));
         assert_eq!(lag.max(), Duration::from_micros(100));
         let median = lag.quantile(0.5).as_micros();
         assert!((50..=57).contains(&median), "{median}");

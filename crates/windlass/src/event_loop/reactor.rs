@@ -86,7 +86,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
             wakers: Vec::new(),
             signals: Signals::default(),
             origins: Origins::default(),
-            golden_rule: GoldenRule::new(config.slow_handler_limit),
+            golden_rule: GoldenRule::new(config.slow_handler_limit, config.handler_times),
             heartbeat: None,
             lag: LagHistogram::default(),
             config,
@@ -413,6 +413,13 @@ impl<'l, S: 'l> Reactor<'l, S> {
     #[must_use]
     pub fn lag(&self) -> &LagHistogram {
         &self.lag
+    }
+
+    /// How long handlers took, if that is measured
+    /// ([`LoopConfig::handler_times`](super::LoopConfig::handler_times)).
+    #[must_use]
+    pub fn handler_times(&self) -> Option<&LagHistogram> {
+        self.golden_rule.times.as_ref()
     }
 
     /// How often a handler ran longer than the limit

@@ -220,6 +220,18 @@ pub struct ProxyLocal<V: Service> {
     shared: Arc<Shared<V>>,
 }
 
+impl<V: Service> ProxyLocal<V> {
+    /// What the sessions of the wrapped service share.
+    pub fn inner(&self) -> &V::Local {
+        &self.inner
+    }
+
+    /// What the sessions of the wrapped service share.
+    pub fn inner_mut(&mut self) -> &mut V::Local {
+        &mut self.inner
+    }
+}
+
 impl<V: Service> fmt::Debug for ProxyLocal<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyLocal").finish_non_exhaustive()

@@ -1,0 +1,440 @@
+//! What the flags of `windlass serve` do, one by one, and what the program says when they are wrong.
+
+#![expect(clippy::unwrap_used, reason = "what is missing fails the test")]
+
+mod common;
+
+use std::fs;
+use std::io::BufRead;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{Client, Program, Serve, TempDir, curl, curl_header, get, header, run, site};
+use rustix::process::Signal;
+
+fn windlass(arguments: &[&str]) -> Output {
+    run(env!("CARGO_BIN_EXE_windlass"), arguments)
+}
+
+/// Runs the program, which must end with `status`; answers what it said on standard error.
+fn refused(status: i32, arguments: &[&str]) -> String {
+    let output = windlass(arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+    said
+}
+
+#[test]
+fn errors_say_what_failed_where_and_what_to_do() {
+    let dir = TempDir::new("errors");
+    let path = |name: &str| dir.0.join(name).to_str().unwrap().to_owned();
+    fs::write(path("file"), "text").unwrap();
+    fs::write(path("clear"), "# users\nann:secret\n").unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let with = |flag: &str, value: &str| format!("--{flag}={value}");
+    for (arguments, words) in [
+        (vec![path("missing")], &["no such directory"][..]),
+        (vec![path("file")], &["not a directory"]),
+        (
+            vec![with("listen", &taken)],
+            &["another program listens there", "--listen"],
+        ),
+        (
+            vec![with("metrics", &taken)],
+            &["another program listens there", "--metrics"],
+        ),
+        (
+            vec![with("listen", "192.0.2.1:80")],
+            &["no network interface"],
+        ),
+        (
+            vec![with("unix", &path("no/socket"))],
+            &["no such directory"],
+        ),
+        (vec![with("tls-cert", &path("file"))], &["--tls-key"]),
+        (
+            vec![
+                with("tls-cert", &path("file")),
+                with("tls-key", &path("file")),
+            ],
+            &["file"],
+        ),
+        (
+            vec![with("basic-auth", &path("missing"))],
+            &["htpasswd -cB"],
+        ),
+        (
+            vec![with("basic-auth", &path("clear"))],
+            &["clear: line 2:", "htpasswd -B"],
+        ),
+        (
+            vec![with("error-page", &format!("404={}", path("missing")))],
+            &["page for 404", "no such file"],
+        ),
+        (
+            vec![with("access-log-file", &path("no/log"))],
+            &["access log", "no/log"],
+        ),
+        (
+            vec![with("config", &path("missing"))],
+            &["read the configuration"],
+        ),
+        (vec![with("cors", "example.org")], &["scheme://host"]),
+        (vec![with("cache-control", "a\u{1}b")], &["Cache-Control"]),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let listen = ["--listen=127.0.0.1:0"];
+        let all = [&["serve"], &arguments[..], &listen].concat();
+        let said = refused(1, &all);
+        for word in words {
+            assert!(said.contains(word) && !said.contains("secret"), "{said}");
+        }
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_status_2_and_says_what_would_be_right() {
+    for (argument, word) in [
+        ("--listen=localhost:80", "invalid socket address"),
+        ("--head-max=much", "16KiB"),
+        ("--idle-timeout=never", "30s"),
+        ("--loops=0", "auto"),
+        ("--header=X", "Name: value"),
+        ("--error-page=200=x", "404=missing.html"),
+        ("--access-log=xml", "combined"),
+        ("--proxy-from=nobody", "--proxy-from"),
+        ("--lisen=1", "--listen"),
+    ] {
+        let said = refused(2, &["serve", argument]);
+        assert!(said.contains(word), "{argument}: {said}");
+    }
+}
+
+#[test]
+fn a_check_reads_all_files_and_opens_no_socket() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("--listen={}", taken.local_addr().unwrap());
+    let dir = site();
+    let fine = windlass(&["serve", dir.to_str().unwrap(), "--check", &listen]);
+    assert_eq!(fine.status.code(), Some(0));
+    assert_eq!(fine.stdout, b"the configuration is fine\n");
+    refused(1, &["serve", "--check", "--basic-auth=/nonexistent"]);
+}
+
+#[test]
+fn the_printed_configuration_can_be_served_from() {
+    let dir = TempDir::new("printed");
+    let printed = windlass(&["serve", "--print-config", "--cors=*", "--loops=2", "/srv"]);
+    let file = dir.0.join("windlass.toml");
+    fs::write(&file, &printed.stdout).unwrap();
+    let again = windlass(&[
+        "serve",
+        "--print-config",
+        "--config",
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(
+        String::from_utf8(printed.stdout).unwrap(),
+        String::from_utf8(again.stdout).unwrap()
+    );
+}
+
+#[test]
+fn the_manual_page_and_the_completions_are_well_formed() {
+    let manual = windlass(&["man"]);
+    assert!(manual.status.success());
+    let dir = TempDir::new("manual");
+    let page = dir.0.join("windlass.1");
+    fs::write(&page, &manual.stdout).unwrap();
+    let text = String::from_utf8(manual.stdout).unwrap();
+    for word in [".TH windlass 1", "SIGUSR2", "\\-\\-listen", "Exit status"] {
+        assert!(text.contains(word), "{word}");
+    }
+    let checked = run(
+        "groff",
+        &["-man", "-Tutf8", "-ww", "-z", page.to_str().unwrap()],
+    );
+    assert!(
+        checked.status.success() && checked.stderr.is_empty(),
+        "{checked:?}"
+    );
+    let script = dir.0.join("windlass.bash");
+    fs::write(&script, windlass(&["completions", "bash"]).stdout).unwrap();
+    assert!(
+        run("bash", &["-n", script.to_str().unwrap()])
+            .status
+            .success()
+    );
+    for shell in ["elvish", "fish", "powershell", "zsh"] {
+        let script = windlass(&["completions", shell]);
+        assert!(script.status.success());
+        assert!(
+            String::from_utf8(script.stdout)
+                .unwrap()
+                .contains("basic-auth-realm"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn headers_cors_and_error_pages_are_as_told() {
+    let dir = TempDir::new("pages");
+    let page = dir.0.join("missing.html");
+    fs::write(&page, "<h1>gone").unwrap();
+    let page = format!("--error-page=404={}", page.display());
+    let flags = [
+        "--access-log=off",
+        "--header=X-A: b",
+        "--cors=https://a.example",
+        &page,
+    ];
+    let serve = Serve::start(site(), &flags);
+    let origin = ["-H", "Origin: https://a.example"];
+    let ask = |name: &str, path: &str| {
+        let url = serve.url(path);
+        curl_header(&[&origin[..], &[&url]].concat(), name)
+    };
+    assert_eq!(ask("x-a", "/data.json"), (200, "b".into()));
+    assert_eq!(
+        ask("access-control-allow-origin", "/"),
+        (200, "https://a.example".into())
+    );
+    assert_eq!(
+        ask("content-type", "/missing"),
+        (404, "text/html; charset=utf-8".into())
+    );
+    assert_eq!(curl(&[&serve.url("/missing")]), b"<h1>gone");
+    serve.stop();
+}
+
+#[test]
+fn passwords_are_asked_for_and_users_logged() {
+    let dir = TempDir::new("passwords");
+    let file = dir.0.join("htpasswd");
+    let path = file.to_str().unwrap();
+    assert!(
+        run("htpasswd", &["-cbB", "-C", "5", path, "ann", "one"])
+            .status
+            .success()
+    );
+    assert!(
+        run("htpasswd", &["-b5", path, "bob", "two"])
+            .status
+            .success()
+    );
+    let flag = format!("--basic-auth={path}");
+    let mut serve = Serve::start(site(), &[&flag, "--healthz"]);
+    let mut stdout = serve.stdout();
+    let url = serve.url("/data.json");
+    let ask = |user: &str| curl_header(&["--user", user, &url], "www-authenticate");
+    assert_eq!(ask("ann:one"), (200, String::new()));
+    assert_eq!(ask("bob:two"), (200, String::new()));
+    let challenge = "Basic realm=\"windlass\", charset=\"UTF-8\"".to_owned();
+    for wrong in ["ann:two", "bob:", "cat:one"] {
+        assert_eq!(ask(wrong), (401, challenge.clone()));
+    }
+    assert_eq!(curl(&[&serve.url("/healthz")]), b"ok\n");
+    for user in ["ann", "bob", "-", "-", "-"] {
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line.split(' ').nth(2), Some(user), "{line}");
+    }
+    // A new password is in force after a reload, and the old one no more.
+    assert!(
+        run("htpasswd", &["-bB", "-C", "5", path, "ann", "new"])
+            .status
+            .success()
+    );
+    serve.signal(Signal::HUP);
+    serve.line_with("reloaded");
+    while ask("ann:new").0 != 200 {}
+    assert_eq!(ask("ann:one").0, 401);
+    serve.stop();
+}
+
+/// A certificate for localhost that signs itself, and its key.
+fn certificate(dir: &Path, name: &str) -> [String; 2] {
+    let path = |kind: &str| dir.join(format!("{kind}.pem")).to_str().unwrap().to_owned();
+    let [cert, key] = [path("cert"), path("key")];
+    let subject = format!("/CN={name}");
+    let made = run(
+        "openssl",
+        &[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            &subject,
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-keyout",
+            &key,
+            "-out",
+            &cert,
+        ],
+    );
+    assert!(made.status.success(), "{made:?}");
+    [cert, key]
+}
+
+#[test]
+fn https_is_served_and_a_new_certificate_is_in_force_after_a_reload() {
+    let dir = TempDir::new("tls");
+    let [cert, key] = certificate(&dir.0, "first");
+    let flags = [format!("--tls-cert={cert}"), format!("--tls-key={key}")];
+    let serve = Serve::start(site(), &["--access-log=off", &flags[0], &flags[1]]);
+    let url = format!("https://{}/data.json", serve.addrs[0]);
+    let content = fs::read(site().join("data.json")).unwrap();
+    assert_eq!(curl(&["--cacert", &cert, &url]), content);
+    let old = dir.0.join("old.pem");
+    fs::copy(&cert, &old).unwrap();
+
+    fs::write(&key, "no key").unwrap();
+    serve.signal(Signal::HUP);
+    serve.line_with("all stays as it was");
+    assert_eq!(curl(&["--cacert", &cert, &url]), content);
+
+    certificate(&dir.0, "second");
+    serve.signal(Signal::HUP);
+    serve.line_with("reloaded");
+    assert_eq!(
+        curl(&[
+            "--retry",
+            "5",
+            "--retry-all-errors",
+            "--cacert",
+            &cert,
+            &url
+        ]),
+        content
+    );
+    let distrusted = run(
+        "curl",
+        &["--silent", "--cacert", old.to_str().unwrap(), &url],
+    );
+    assert!(!distrusted.status.success());
+    serve.stop();
+}
+
+#[test]
+fn behind_haproxy_the_log_names_the_client() {
+    for form in ["send-proxy", "send-proxy-v2"] {
+        let mut serve = Serve::start(
+            site(),
+            &[
+                "--proxy-protocol=required",
+                "--proxy-from=127.0.0.0/8",
+                "--access-log=json",
+            ],
+        );
+        let mut stdout = serve.stdout();
+        let front = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = front.local_addr().unwrap();
+        drop(front);
+        let dir = TempDir::new("haproxy");
+        let config = dir.0.join("haproxy.cfg");
+        let text = format!(
+            "defaults\n mode tcp\n timeout connect 20s\n timeout client 20s\n timeout server 20s\n\
+             listen front\n bind {addr}\n server windlass {} {form}\n",
+            serve.addrs[0]
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = Command::new("haproxy");
+        command
+            .arg("-f")
+            .arg(&config)
+            .arg("-db")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let _haproxy = Program::start(&mut command);
+        let url = format!("http://{addr}/data.json");
+        let patient = ["--retry", "60", "--retry-connrefused", "--retry-delay", "1"];
+        let client = ["--interface", "127.0.0.2", "--output", "/dev/null", &url];
+        curl(&[&patient[..], &client].concat());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        assert!(line.contains("\"remote\":\"127.0.0.2\""), "{line}");
+        // Without a header nobody is served.
+        let mut direct = serve.connect();
+        direct.send(get("/"));
+        assert!(direct.rest().is_empty());
+        serve.stop();
+    }
+}
+
+#[test]
+fn static_file_options_reach_the_files() {
+    let dir = TempDir::new("files");
+    fs::write(dir.0.join("home.html"), "home").unwrap();
+    fs::write(dir.0.join(".hidden"), "hidden").unwrap();
+    fs::create_dir(dir.0.join("sub")).unwrap();
+    let flags = [
+        "--access-log=off",
+        "--index=home.html",
+        "--listing",
+        "--dotfiles",
+        "--spa=home.html",
+        "--cache-control=no-cache",
+    ];
+    let serve = Serve::start(&dir.0, &flags);
+    let mut client = serve.connect();
+    let home = client.get("/");
+    assert_eq!(home.body, b"home");
+    assert_eq!(header(&home.head, "cache-control"), Some("no-cache"));
+    assert_eq!(client.get("/.hidden").body, b"hidden");
+    assert_eq!(client.get("/sub/").status, 200);
+    let html = "GET /some/page HTTP/1.1\r\nHost: h\r\nAccept: text/html\r\n\r\n";
+    assert_eq!(client.send(html).answer().body, b"home");
+    serve.stop();
+}
+
+#[test]
+fn limits_and_timeouts_are_kept() {
+    let flags = [
+        "--access-log=off",
+        "--head-max=1KiB",
+        "--target-max=100",
+        "--header-timeout=300ms",
+    ];
+    let serve = Serve::start(site(), &flags);
+    let long = |len: usize| format!("/{}", "x".repeat(len));
+    assert_eq!(serve.connect().get(&long(200)).status, 414);
+    let big = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\nA: {}\r\n\r\n",
+        "x".repeat(2000)
+    );
+    assert_eq!(serve.connect().send(big).answer().status, 431);
+    let mut slow = serve.connect();
+    assert_eq!(slow.send("GET / HT").answer().status, 408);
+    assert!(Client::connect(serve.addrs[0]).rest().is_empty());
+    serve.stop();
+}
+
+#[test]
+fn several_loops_serve_h2load_in_http_1() {
+    let serve = Serve::start(
+        site(),
+        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+    );
+    let url = serve.url("/data.json");
+    let output = run(
+        "h2load",
+        &["--h1", "-n", "5000", "-c", "50", "-t", "1", &url],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.contains("5000 succeeded, 0 failed, 0 errored"),
+        "{text}"
+    );
+    serve.stop();
+}

@@ -1,0 +1,192 @@
+//! Basic authentication (RFC 7617).
+//!
+//! To verify a password takes a good part of a second, as it should, so a job in the pool does it,
+//! and each driver thread remembers the credentials that were right, by a hash under a secret key
+//! of the filter. Wrong ones are verified each time.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::users::Users;
+use crate::credentials::{decode_basic, name_and_password};
+use crate::method::Methods;
+use crate::middleware::filter::{Filter, Verdict};
+use crate::request::Request;
+use crate::responder::Responder;
+use crate::response::{Response, ResponseError};
+use crate::status::Status;
+use crate::syntax::is_value;
+
+/// A [`Filter`] that lets pass who gives a name and password of [`Users`], and answers `401` to
+/// all others.
+///
+/// The password is sent with each request, in clear text: what matters needs TLS.
+pub struct BasicAuth {
+    users: Arc<Users>,
+    /// The value of `WWW-Authenticate`.
+    challenge: String,
+    /// Goes into what is remembered, so that nobody can compute it.
+    secret: [u8; 32],
+}
+
+/// The credentials that were right, of one driver thread.
+#[derive(Default)]
+pub struct BasicAuthLocal {
+    known: HashSet<Key>,
+    /// From the one that is forgotten first.
+    order: VecDeque<Key>,
+}
+
+type Key = [u8; 32];
+
+/// What a job found out.
+struct Verified {
+    key: Key,
+    is_right: bool,
+}
+
+/// How many credentials a thread remembers.
+const KNOWN_MAX: usize = 1024;
+/// Longer passwords are wrong without a look, as some hashes take time in proportion.
+const PASSWORD_BYTES_MAX: usize = 1024;
+
+impl BasicAuth {
+    /// Lets `users` pass; `realm` is what browsers show beside the question for the password.
+    ///
+    /// # Errors
+    ///
+    /// If `realm` has a byte that no header value may have.
+    ///
+    /// # Panics
+    ///
+    /// If the system has no random numbers.
+    pub fn new(users: Users, realm: &str) -> Result<Self, ResponseError> {
+        let realm = realm.replace('\\', "\\\\").replace('"', "\\\"");
+        let challenge = format!("Basic realm=\"{realm}\", charset=\"UTF-8\"");
+        if !is_value(challenge.as_bytes()) {
+            return Err(ResponseError::HeaderValue);
+        }
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).expect("the system has random numbers");
+        Ok(Self {
+            users: Arc::new(users),
+            challenge,
+            secret,
+        })
+    }
+
+    fn refuse<'a>(&self, response: Responder<'a>) -> Result<Verdict<'a>, ResponseError> {
+        let answer = Response::text(Status::UNAUTHORIZED, "a name and password are needed")
+            .header("WWW-Authenticate", &self.challenge)?;
+        Ok(Verdict::Answered(response.respond(answer)))
+    }
+
+    fn key(&self, credentials: &[u8]) -> Key {
+        let mut hash = Sha256::new();
+        hash.update(self.secret);
+        hash.update(credentials);
+        hash.finalize().into()
+    }
+}
+
+impl Filter for BasicAuth {
+    type Local = BasicAuthLocal;
+
+    fn local(&self) -> Self::Local {
+        BasicAuthLocal::default()
+    }
+
+    fn filter<'a>(
+        &self,
+        local: &mut Self::Local,
+        request: &Request<'_>,
+        _methods: Methods,
+        response: Responder<'a>,
+    ) -> Result<Verdict<'a>, ResponseError> {
+        let mut fields = request.header_values("authorization");
+        let credentials = match (fields.next(), fields.next()) {
+            (Some(field), None) => decode_basic(field),
+            _ => None,
+        };
+        let Some(credentials) = credentials else {
+            return self.refuse(response);
+        };
+        let key = self.key(&credentials);
+        if local.known.contains(&key) {
+            return Ok(Verdict::Pass(response));
+        }
+        if let Some(verified) = request.carried::<Verified>().filter(|v| v.key == key) {
+            if !verified.is_right {
+                return self.refuse(response);
+            }
+            local.remember(key);
+            return Ok(Verdict::Pass(response));
+        }
+        if name_and_password(&credentials).1.len() > PASSWORD_BYTES_MAX {
+            return self.refuse(response);
+        }
+        let users = Arc::clone(&self.users);
+        Ok(Verdict::Answered(response.again_after(move || {
+            let (name, password) = name_and_password(&credentials);
+            Verified {
+                key,
+                is_right: users.verify(name, password),
+            }
+        })))
+    }
+}
+
+impl BasicAuthLocal {
+    fn remember(&mut self, key: Key) {
+        if self.known.insert(key) {
+            self.order.push_back(key);
+        }
+        if self.order.len() > KNOWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+}
+
+impl fmt::Debug for BasicAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BasicAuth")
+            .field("users", &self.users)
+            .field("challenge", &self.challenge)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for BasicAuthLocal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BasicAuthLocal")
+            .field("known_count", &self.known.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_credentials_are_remembered_and_the_oldest_is_forgotten() {
+        let mut local = BasicAuthLocal::default();
+        let key = |number: usize| {
+            let mut key = Key::default();
+            key[..8].copy_from_slice(&number.to_ne_bytes());
+            key
+        };
+        for number in 0..=KNOWN_MAX {
+            local.remember(key(number));
+            local.remember(key(number));
+        }
+        assert_eq!(local.known.len(), KNOWN_MAX);
+        assert_eq!(local.order.len(), KNOWN_MAX);
+        assert!(!local.known.contains(&key(0)) && local.known.contains(&key(1)));
+    }
+}
