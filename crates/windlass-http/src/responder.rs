@@ -50,6 +50,10 @@ pub struct ResponseHead<'a> {
     pub(crate) responder: Responder<'a>,
     pub(crate) status: Status,
     /// Where in the scratch the handler's own header lines begin.
+    #[cfg_attr(
+        not(feature = "compression"),
+        expect(dead_code, reason = "only compression looks at lines again")
+    )]
     pub(crate) lines_start: usize,
 }
 

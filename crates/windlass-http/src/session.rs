@@ -62,6 +62,7 @@ pub struct HttpSession<H> {
     /// What a job has found out for the request that comes next.
     carried: Option<JobResult>,
     peer: Peer,
+    opened: Instant,
     /// The header section that came last.
     last_section: LastSection,
     handler: PhantomData<fn() -> H>,
@@ -124,6 +125,7 @@ impl<H: Handler> HttpSession<H> {
             stopping: false,
             carried: None,
             peer,
+            opened: now.monotonic,
             last_section: LastSection::default(),
             handler: PhantomData,
         }
@@ -227,7 +229,7 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
-/// How long a stop waits for the first request of a connection.
+/// A connection that is older than this, and has not sent its first request, is closed by a stop.
 const FRESH_GRACE: Duration = Duration::from_millis(500);
 
 impl<H: Handler> Session for HttpSession<H> {
@@ -341,8 +343,11 @@ impl<H: Handler> Session for HttpSession<H> {
         match &self.phase {
             // Accepted a moment ago: the client's first request may be on its way, and a client
             // need not expect that to fail (RFC 9112 section 9.3.1 is about later ones).
-            Phase::Head if self.waits_for == WaitsFor::FirstHead => {
-                self.deadline = self.deadline.min(cx.now.monotonic + FRESH_GRACE);
+            Phase::Head
+                if self.waits_for == WaitsFor::FirstHead
+                    && cx.now.monotonic < self.opened + FRESH_GRACE =>
+            {
+                self.deadline = self.deadline.min(self.opened + FRESH_GRACE);
                 Next::Read
             }
             Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
