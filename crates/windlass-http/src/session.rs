@@ -23,7 +23,6 @@ mod streaming;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
-use std::time::Duration;
 
 use windlass::Instant;
 use windlass::session::{
@@ -229,9 +228,6 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
-/// A connection that is older than this, and has not sent its first request, is closed by a stop.
-const FRESH_GRACE: Duration = Duration::from_millis(500);
-
 impl<H: Handler> Session for HttpSession<H> {
     type Local = HttpLocal<H>;
 
@@ -341,14 +337,15 @@ impl<H: Handler> Session for HttpSession<H> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
         match &self.phase {
-            // Accepted a moment ago: the client's first request may be on its way, and a client
-            // need not expect that to fail (RFC 9112 section 9.3.1 is about later ones).
-            Phase::Head
-                if self.waits_for == WaitsFor::FirstHead
-                    && cx.now.monotonic < self.opened + FRESH_GRACE =>
-            {
-                self.deadline = self.deadline.min(self.opened + FRESH_GRACE);
-                Next::Read
+            Phase::Head if self.waits_for == WaitsFor::FirstHead => {
+                let grace = cx.local.shared.config.timeouts.first_request_at_stop;
+                let until = self.opened + grace;
+                if cx.now.monotonic < until {
+                    self.deadline = self.deadline.min(until);
+                    Next::Read
+                } else {
+                    self.end()
+                }
             }
             Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
             Phase::Stream(_) => {
