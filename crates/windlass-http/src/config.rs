@@ -78,7 +78,8 @@ pub struct Timeouts {
     pub body: Option<Duration>,
     /// How old a connection must be for a graceful stop to close it though it has not sent its first
     /// request. Younger ones have the rest of that time: the request may be on its way, and a client
-    /// need not expect that to fail. Default zero: all are closed at once.
+    /// need not expect that to fail. Needs a [`header`](Self::header) time-out that is no shorter.
+    /// Default zero: all are closed at once.
     pub first_request_at_stop: Duration,
     /// The rate below which a body runs into its time-out in the end. Default 4 KiB.
     pub body_bytes_per_second: u32,

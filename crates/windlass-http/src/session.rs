@@ -53,15 +53,14 @@ pub struct HttpSession<H> {
     deadline: Instant,
     waits_for: WaitsFor,
     /// How much of the input is a head that is known to be incomplete.
-    scanned_bytes: usize,
+    scanned_bytes: u32,
     /// Whether an empty line before the request line was skipped.
     skipped_blank: bool,
     /// Whether a graceful stop was asked for.
     stopping: bool,
     /// What a job has found out for the request that comes next.
-    carried: Option<JobResult>,
+    carried: Option<Box<JobResult>>,
     peer: Peer,
-    opened: Instant,
     /// The header section that came last.
     last_section: LastSection,
     handler: PhantomData<fn() -> H>,
@@ -124,7 +123,6 @@ impl<H: Handler> HttpSession<H> {
             stopping: false,
             carried: None,
             peer,
-            opened: now.monotonic,
             last_section: LastSection::default(),
             handler: PhantomData,
         }
@@ -280,7 +278,7 @@ impl<H: Handler> Session for HttpSession<H> {
             }
             Phase::Again(_) => {
                 self.phase = Phase::Head;
-                self.carried = Some(result);
+                self.carried = Some(Box::new(result));
                 return Next::Read;
             }
             other => {
@@ -338,10 +336,14 @@ impl<H: Handler> Session for HttpSession<H> {
         self.stopping = true;
         match &self.phase {
             Phase::Head if self.waits_for == WaitsFor::FirstHead => {
-                let grace = cx.local.shared.config.timeouts.first_request_at_stop;
-                let until = self.opened + grace;
-                if cx.now.monotonic < until {
-                    self.deadline = self.deadline.min(until);
+                let timeouts = &cx.local.shared.config.timeouts;
+                let grace = timeouts.first_request_at_stop;
+                // The deadline counts from accept.
+                let age = timeouts.header.map_or(grace, |timeout| {
+                    (cx.now.monotonic + timeout).saturating_since(self.deadline)
+                });
+                if age < grace {
+                    self.deadline = cx.now.monotonic + (grace - age);
                     Next::Read
                 } else {
                     self.end()
