@@ -10,7 +10,7 @@ use windlass_sys::clock;
 
 use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::control::{Control, tell_manager};
-use super::log_sink::{LogSink, Target};
+use super::log_sink::{LogSink, Target, redirect};
 use super::site::{Served, Surroundings};
 use crate::{chain, say};
 
@@ -67,12 +67,7 @@ impl<V: Served> Control<V> {
 
     fn reopen_log(&self, target: Target) {
         let Some(log) = &self.around.log else { return };
-        let redirected = match log.lock() {
-            Ok(mut log) => log.redirect(&target),
-            // A thread panicked while it wrote, which was told.
-            Err(poisoned) => poisoned.into_inner().redirect(&target),
-        };
-        if let Err(error) = redirected {
+        if let Err(error) = redirect(log, &target) {
             say(format_args!(
                 "open the access log anew: {error}: the old file stays"
             ));
