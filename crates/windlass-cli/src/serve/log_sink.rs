@@ -90,6 +90,8 @@ impl LogSink {
         };
         Builder::new().name("access-log".into()).spawn(move || {
             let _end = end;
+            // Dropped before it: whoever sees the end finds the queue closed.
+            let receiver = receiver;
             while let Ok(message) = receiver.recv() {
                 match message {
                     // The sender finds the channel closed.
