@@ -180,10 +180,7 @@ fn bind<V: Served>(
         write_stall_timeout: config.timeouts.write.0,
         linger_timeout: config.timeouts.linger.0,
         stop_deadline: config.stop.deadline.0,
-        // A head must fit.
-        input_bytes_max: Limits::default()
-            .input_bytes_max
-            .max(usize::try_from(config.limits.head.0)?),
+        input_bytes_max: config.input_bytes_max(),
         ..Limits::default()
     };
     let loop_config = LoopConfig {

@@ -1,6 +1,7 @@
 //! A request's head as a handler sees it, borrowed from the input.
 
 use std::any::Any;
+use std::fmt;
 
 use httparse::Header;
 use windlass::session::{Now, Peer};
@@ -49,7 +50,7 @@ pub(crate) struct Target<'a> {
 }
 
 /// The header lines of a request: parsed, or known from before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum HeaderLines<'a> {
     Known {
         section: &'a [u8],
@@ -79,7 +80,6 @@ impl<'a> HeaderLines<'a> {
 /// The head of a request: it keeps to the grammar, its framing is understood.
 ///
 /// Copy out what must live longer than the call.
-#[derive(Debug)]
 pub struct Request<'a> {
     pub(crate) head: &'a Head<'a>,
     pub(crate) lines: HeaderLines<'a>,
@@ -236,5 +236,17 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn now(&self) -> Now {
         self.now
+    }
+}
+
+/// Without the headers, of which some are secrets (`Authorization`, `Cookie`).
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method())
+            .field("target", &self.target())
+            .field("version", &self.head.version)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
     }
 }

@@ -250,6 +250,41 @@ fn a_post_does_not_go_to_a_kept_connection_that_was_closed_meanwhile() {
 }
 
 #[test]
+fn bytes_that_came_before_a_request_was_sent_are_not_its_answer() {
+    let (go, may_go) = mpsc::channel();
+    let (gone, is_gone) = mpsc::channel();
+    let server = Server::start(2, move |number, mut connection| {
+        connection.answer(OK);
+        if number == 0 {
+            may_go.recv().expect("the client has the first answer");
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil");
+            gone.send(()).expect("the client waits");
+        }
+        connection.wait_for_end();
+    });
+    let url = server.url("/");
+    let state = run(ClientConfig::default(), |client, event_loop| {
+        let again = client.clone();
+        client
+            .get(event_loop, &url.clone(), move |state, cx, result| {
+                state.results.push(result);
+                go.send(()).expect("the server waits");
+                // The loop does not see them before the request is on its way.
+                is_gone.recv().expect("they are sent");
+                again.get(cx, &url, keep).expect("sent");
+            })
+            .expect("sent");
+    });
+    let bodies: Vec<_> = state
+        .results
+        .into_iter()
+        .map(|result| result.expect("a response").body)
+        .collect();
+    assert_eq!(bodies, ["ok", "ok"]);
+    server.join();
+}
+
+#[test]
 fn bytes_that_nobody_asked_for_end_a_kept_connection() {
     let server = Server::start(2, |_, mut connection| {
         connection.answer(&format!(

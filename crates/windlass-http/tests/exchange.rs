@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Connection, answers, talk, test_service};
+use common::{Connection, answers, open, talk, test_service};
 use proptest::prelude::*;
+use windlass_http::{Request, Responder, Response, Status};
 
 const GET: &[u8] = b"GET /fixed HTTP/1.1\r\nHost: h\r\n\r\n";
 
@@ -18,6 +19,31 @@ fn fixed_answer_has_exactly_this_form() {
     );
     assert_eq!(connection.text(), expected);
     assert!(!connection.closed);
+}
+
+#[test]
+fn debugging_a_request_shows_no_header() {
+    let (shown, see) = std::sync::mpsc::channel();
+    let shown = std::sync::Mutex::new(shown);
+    let mut connection = open(move |request: &Request<'_>, response: Responder<'_>| {
+        let text = format!("{request:?}");
+        shown
+            .lock()
+            .expect("no panic")
+            .send(text)
+            .expect("the test looks");
+        Ok(response.respond(Response::new(Status::NO_CONTENT)))
+    });
+    // The third time the header section is known.
+    for _ in 0..3 {
+        connection.feed(b"GET /a HTTP/1.1\r\nHost: h\r\nAuthorization: Basic c2VjcmV0\r\n\r\n");
+        let text = see.recv().expect("the handler was called");
+        assert!(text.contains("/a"), "{text}");
+        assert!(
+            !text.contains("c2VjcmV0") && !text.contains("99, 50, 86"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -609,3 +609,29 @@ fn others_send_and_close_through_a_sender() {
     connection.feed(&frame(CLOSE, b"\x03\xf0"));
     assert!(connection.closed);
 }
+
+/// Asks for its sender at the first message only.
+struct Late(Sender<SocketSender>);
+
+impl SocketHandler for Late {
+    fn on_message(&mut self, socket: &mut SocketContext<'_>, _: Message) {
+        self.0.send(socket.sender()).expect("the test looks");
+    }
+}
+
+#[test]
+fn a_sender_that_is_made_while_a_message_is_handled_wakes_the_socket() {
+    let (senders, made) = mpsc::channel();
+    let senders = Mutex::new(senders);
+    let handler = move |request: &Request<'_>, response: Responder<'_>| {
+        let handler = Late(senders.lock().expect("no panic").clone());
+        websocket::accept(request, response, &WebSocketConfig::default(), handler)
+    };
+    let service = HttpService::new(handler, HttpConfig::default());
+    let mut connection = open(&service);
+    connection.feed(&frame(FIN | TEXT, b"x"));
+    let sender = made.recv().expect("a sender");
+    sender.try_send("one").expect("room");
+    assert!(connection.serve_notification());
+    assert_eq!(connection.sent, b"\x81\x03one");
+}

@@ -1,5 +1,6 @@
 //! Certificates and keys as PEM: from files, which can be read again, or from memory.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,10 +14,20 @@ use rustls::{Error, InconsistentKeys};
 use crate::error::TlsConfigError;
 
 /// Where a piece of PEM is.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum PemSource {
     File(PathBuf),
     Memory(Arc<[u8]>),
+}
+
+/// What is in memory may be a private key.
+impl fmt::Debug for PemSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Memory(_) => f.write_str("Memory"),
+        }
+    }
 }
 
 impl PemSource {

@@ -260,7 +260,7 @@ impl<V: Service> TlsSession<V> {
             // It goes on waiting for its job.
             Next::Read | Next::Flush | Next::Wait if has_job => return,
             Next::Read => Phase::Reading,
-            Next::Flush => Phase::Flushing,
+            Next::Flush | Next::Finish => Phase::Flushing,
             Next::Wait => Phase::Waiting,
             Next::Job(job) => Phase::JobToStart(job),
             Next::Close => Phase::Closing,
@@ -323,6 +323,7 @@ impl<V: Service> TlsSession<V> {
         match &self.phase {
             Phase::Aborted => Next::Abort,
             Phase::Closed => Next::Close,
+            Phase::Closing => Next::Finish,
             _ if is_pending => Next::Flush,
             Phase::JobToStart(_) => {
                 let Phase::JobToStart(job) = std::mem::replace(&mut self.phase, Phase::Working)
@@ -331,7 +332,7 @@ impl<V: Service> TlsSession<V> {
                 };
                 Next::Job(job)
             }
-            Phase::Flushing | Phase::Closing => Next::Flush,
+            Phase::Flushing => Next::Flush,
             Phase::Waiting => Next::Wait,
             // While a job runs, this has the driver go on waiting for it.
             Phase::Reading | Phase::Working => Next::Read,

@@ -271,3 +271,13 @@ fn config_error(directory: &Directory, chain: &str, key: &str) -> TlsConfigError
         .client_certificates(empty, ClientCertificates::Required)
         .unwrap_err()
 }
+
+#[test]
+fn debugging_a_configuration_shows_no_key() {
+    let (chain, key) = certificate(&["a.test"]);
+    let shown = format!("{:?}", TlsConfig::from_pem(&chain, &key).unwrap());
+    let as_numbers = |text: &str| format!("{:?}", &text.as_bytes()[..60]);
+    let begin = as_numbers(&key);
+    assert!(!shown.contains(begin.trim_matches(['[', ']'])), "{shown}");
+    assert!(!shown.contains("PRIVATE"));
+}

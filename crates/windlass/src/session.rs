@@ -152,6 +152,10 @@ pub enum Next {
     Read,
     /// The output to drain to its low mark; no input is read meanwhile.
     Flush,
+    /// The output to drain to its low mark, before the session appends the rest and closes. What the
+    /// peer still sends is read and dropped meanwhile, as after [`Next::Close`]: it may read only
+    /// when it has sent everything.
+    Finish,
     /// A notification through its [`Notifier`], or its deadline. Input is read and kept up to the
     /// driver's limit, then no more is read; the session is called again when some came, too, and
     /// when it ended.

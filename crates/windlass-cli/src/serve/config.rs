@@ -18,6 +18,7 @@ use std::{fmt, io};
 use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::Deserialize;
+use windlass::models::Limits;
 
 pub(super) use self::print::to_toml;
 use super::args::ServeArguments;
@@ -244,6 +245,12 @@ impl Default for TimeoutConfig {
 }
 
 impl Config {
+    /// How much input a connection may leave unconsumed, in each layer: a head must fit.
+    pub(super) fn input_bytes_max(&self) -> usize {
+        let head = usize::try_from(self.limits.head.0).unwrap_or(usize::MAX);
+        Limits::default().input_bytes_max.max(head)
+    }
+
     /// Reads the file that `arguments` name, if any, and puts the flags over it.
     pub(super) fn gather(arguments: &ServeArguments) -> Result<Self, ConfigError> {
         let mut config = match &arguments.config {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::{Duration, Instant};
 
@@ -90,6 +90,8 @@ impl LogSink {
         };
         Builder::new().name("access-log".into()).spawn(move || {
             let _end = end;
+            // Dropped before it: whoever sees the end finds the queue closed.
+            let receiver = receiver;
             while let Ok(message) = receiver.recv() {
                 match message {
                     // The sender finds the channel closed.
@@ -106,27 +108,23 @@ impl LogSink {
         })
     }
 
-    /// Opens `target`, and has all lines from now on go there. What was queued goes where it was
-    /// to go. On an error nothing changes.
-    pub(super) fn redirect(&mut self, target: &Target) -> io::Result<()> {
-        let mut message = Message::Redirect(target.open()?);
-        let begun = Instant::now();
-        while let Some(sender) = &self.sender {
+    /// Has all lines from now on go to `file`, without waiting; gives it back while the queue is
+    /// full.
+    fn try_redirect(&mut self, file: File) -> io::Result<Option<File>> {
+        let mut message = Message::Redirect(file);
+        if let Some(sender) = &self.sender {
             match sender.try_send(message) {
-                Ok(()) => return Ok(()),
+                Ok(()) => return Ok(None),
                 // The reader had gone away: begin anew.
-                Err(TrySendError::Disconnected(_)) => break,
-                Err(TrySendError::Full(_)) if begun.elapsed() > PATIENCE => {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                Err(TrySendError::Full(back)) => {
-                    message = back;
-                    thread::park_timeout(FULL_PAUSE);
-                }
+                Err(TrySendError::Disconnected(back)) => message = back,
+                Err(TrySendError::Full(Message::Redirect(file))) => return Ok(Some(file)),
+                Err(TrySendError::Full(Message::Lines(_))) => unreachable!("it was a file"),
             }
         }
-        *self = Self::open(target)?;
-        Ok(())
+        if let Message::Redirect(file) = message {
+            *self = Self::over(file)?;
+        }
+        Ok(None)
     }
 
     /// How many lines were lost so far.
@@ -145,6 +143,26 @@ impl LogSink {
             }
             _ => self.lost(),
         }
+    }
+}
+
+/// Opens `target`, and has all lines of `log` from now on go there. What was queued goes where it
+/// was to go. On an error nothing changes. Waits for a reader that is behind, but not under the
+/// lock, for which the loops would wait.
+pub(super) fn redirect(log: &Mutex<LogSink>, target: &Target) -> io::Result<()> {
+    let mut file = target.open()?;
+    let begun = Instant::now();
+    loop {
+        // A thread that panicked while it wrote was told of.
+        let mut sink = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = sink.try_redirect(file)?;
+        drop(sink);
+        match left {
+            None => return Ok(()),
+            Some(_) if begun.elapsed() > PATIENCE => return Err(ErrorKind::TimedOut.into()),
+            Some(back) => file = back,
+        }
+        thread::park_timeout(FULL_PAUSE);
     }
 }
 
@@ -335,6 +353,16 @@ mod tests {
     }
 
     #[test]
+    fn a_redirection_that_finds_the_queue_full_does_not_wait_under_the_lock() {
+        let (mut sink, _tell, _) = told();
+        while sink.lost() == 0 {
+            sink.write_all(b"line\n").unwrap();
+        }
+        let file = File::open("/dev/null").unwrap();
+        assert!(sink.try_redirect(file).unwrap().is_some());
+    }
+
+    #[test]
     fn a_line_that_was_written_in_part_is_completed_and_the_others_are_lost() {
         let (mut sink, tell, written) = told();
         let full = || Err(ErrorKind::StorageFull.into());
@@ -365,16 +393,17 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("windlass-log-sink-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let target = Target::File(dir.join("log"));
-        let mut sink = LogSink::open(&target).unwrap();
-        sink.write_all(b"before\n").unwrap();
+        let sink = Mutex::new(LogSink::open(&target).unwrap());
+        let write = |line: &str| sink.lock().unwrap().write_all(line.as_bytes()).unwrap();
+        write("before\n");
         std::fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
-        sink.write_all(b"between\n").unwrap();
-        sink.redirect(&target).unwrap();
-        sink.write_all(b"after\n").unwrap();
+        write("between\n");
+        redirect(&sink, &target).unwrap();
+        write("after\n");
         let missing = Target::File(dir.join("missing/log"));
-        assert!(sink.redirect(&missing).is_err());
-        sink.write_all(b"still\n").unwrap();
-        assert_eq!(sink.finish(), 0);
+        assert!(redirect(&sink, &missing).is_err());
+        write("still\n");
+        assert_eq!(sink.lock().unwrap().finish(), 0);
         let read = |name| std::fs::read_to_string(dir.join(name)).unwrap();
         assert_eq!(
             (read("log.1"), read("log")),

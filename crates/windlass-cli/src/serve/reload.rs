@@ -10,7 +10,7 @@ use windlass_sys::clock;
 
 use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::control::{Control, tell_manager};
-use super::log_sink::{LogSink, Target};
+use super::log_sink::{LogSink, Target, redirect};
 use super::site::{Served, Surroundings};
 use crate::{chain, say};
 
@@ -67,12 +67,7 @@ impl<V: Served> Control<V> {
 
     fn reopen_log(&self, target: Target) {
         let Some(log) = &self.around.log else { return };
-        let redirected = match log.lock() {
-            Ok(mut log) => log.redirect(&target),
-            // A thread panicked while it wrote, which was told.
-            Err(poisoned) => poisoned.into_inner().redirect(&target),
-        };
-        if let Err(error) = redirected {
+        if let Err(error) = redirect(log, &target) {
             say(format_args!(
                 "open the access log anew: {error}: the old file stays"
             ));
@@ -103,6 +98,10 @@ fn check_form(old: &Config, new: &Config) -> Result<(), Box<dyn Error>> {
     if has_proxy(old) != has_proxy(new) {
         return Err("to begin or end with PROXY headers takes a restart (SIGUSR2)".into());
     }
+    if new.input_bytes_max() > old.input_bytes_max() {
+        // The loops' buffers are as large as they were.
+        return Err("limits.head beyond 64KiB takes a restart (SIGUSR2)".into());
+    }
     Ok(())
 }
 
@@ -128,4 +127,24 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     ];
     let changed = differs.into_iter().filter(|(_, differs)| *differs);
     changed.map(|(key, _)| key).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::units::Size;
+    use super::*;
+
+    #[test]
+    fn a_head_that_does_not_fit_into_the_buffers_is_not_reloaded() {
+        let with_head = |bytes| {
+            let mut config = Config::default();
+            config.limits.head = Size(bytes);
+            config
+        };
+        let buffers = Config::default().input_bytes_max() as u64;
+        assert!(check_form(&Config::default(), &with_head(buffers)).is_ok());
+        assert!(check_form(&Config::default(), &with_head(buffers + 1)).is_err());
+        assert!(check_form(&with_head(buffers * 2), &with_head(buffers + 1)).is_ok());
+        assert_eq!(with_head(buffers * 2).input_bytes_max() as u64, buffers * 2);
+    }
 }

@@ -80,7 +80,8 @@ impl Served for TlsService<HttpService<Site>> {
         let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else {
             return Err("without a certificate there is no TLS: give --tls-cert".into());
         };
-        Ok(Self::new(inner, TlsConfig::from_pem_files(cert, key)?)?)
+        let tls = TlsConfig::from_pem_files(cert, key)?.input_bytes_max(config.input_bytes_max());
+        Ok(Self::new(inner, tls)?)
     }
 
     fn http(local: &Self::Local) -> &HttpLocal<Site> {

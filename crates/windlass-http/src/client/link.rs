@@ -135,7 +135,9 @@ impl<'l, S: 'l> Link<'l, S> {
                 let Some(exchange) = self.slot.mailbox.take() else {
                     return self.stay_idle();
                 };
-                if self.used && !exchange.may_retry() && !self.is_quiet() {
+                // Also of one that could be sent again: what came before it was sent must not be
+                // taken for its answer (RFC 9112 section 9.2).
+                if self.used && !self.is_quiet() {
                     // Nothing of it was sent, so another connection may carry it.
                     self.send_elsewhere(cx, exchange);
                     return After::Close;

@@ -306,7 +306,7 @@ pub(super) enum Upload {
 }
 
 /// A request laid out once, to be sent as often as wanted, on any connection to its origin.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PreparedRequest {
     /// The head, and the body if it is short.
     bytes: Vec<u8>,
@@ -315,6 +315,17 @@ pub struct PreparedRequest {
     method: Method,
     upload: Upload,
     last: bool,
+}
+
+/// Without its bytes, in which secrets may stand (`Authorization`, `Cookie`).
+impl fmt::Debug for PreparedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedRequest")
+            .field("method", &self.method)
+            .field("len_bytes", &self.len_bytes())
+            .field("upload", &self.upload)
+            .finish_non_exhaustive()
+    }
 }
 
 impl PreparedRequest {
@@ -438,6 +449,21 @@ mod tests {
         assert_eq!(
             closing.bytes,
             b"GET / HTTP/1.1\r\nConnection: close\r\nHost: a\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn debugging_shows_no_secret() {
+        let request = ClientRequest::get("http://a/")
+            .expect("valid")
+            .header("Authorization", "Basic c2VjcmV0")
+            .expect("valid");
+        let shown = format!("{request:?} {:?}", request.prepare());
+        let as_numbers = format!("{:?}", b"c2VjcmV0");
+        assert!(!shown.contains("c2VjcmV0"), "{shown}");
+        assert!(
+            !shown.contains(as_numbers.trim_matches(['[', ']'])),
+            "{shown}"
         );
     }
 }

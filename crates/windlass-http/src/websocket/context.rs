@@ -52,11 +52,16 @@ impl SocketContext<'_> {
     /// What sends to this socket from anywhere else.
     #[must_use]
     pub fn sender(&mut self) -> SocketSender {
-        let queue_bytes = self.socket.settings.queue_bytes;
-        let mailbox = self
-            .socket
-            .mailbox
-            .get_or_insert_with(|| Arc::new(Mailbox::new(queue_bytes)));
+        let Socket {
+            mailbox,
+            mailbox_is_new,
+            settings,
+            ..
+        } = &mut *self.socket;
+        let mailbox = mailbox.get_or_insert_with(|| {
+            *mailbox_is_new = true;
+            Arc::new(Mailbox::new(settings.queue_bytes))
+        });
         SocketSender(Arc::clone(mailbox))
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Socket {
     pub(super) link: Link,
     /// Made when somebody wants to send from outside.
     pub(super) mailbox: Option<Arc<Mailbox<Outgoing>>>,
+    /// Whether it was made just now, so that no notifier was left there yet.
+    pub(super) mailbox_is_new: bool,
     pub(super) protocol: Option<Box<str>>,
     pub(super) settings: Settings,
     /// Whether the handler is to be called when the output has room again.
@@ -74,6 +76,7 @@ impl<H: SocketHandler> SocketSession<H> {
         let socket = Socket {
             link: Link::new(config),
             mailbox: None,
+            mailbox_is_new: false,
             protocol: protocol.map(Box::from),
             settings: Settings {
                 ping_interval: config.ping_interval,
@@ -280,6 +283,10 @@ impl<H: SocketHandler> Session for SocketSession<H> {
         let next = loop {
             if let Phase::Over = self.socket.phase {
                 break Next::Close;
+            }
+            if std::mem::take(&mut self.socket.mailbox_is_new) {
+                // Its first item would wake nobody.
+                self.deliver(cx);
             }
             if cx.output.is_full() {
                 self.socket.awaits_room = true;

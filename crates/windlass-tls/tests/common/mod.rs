@@ -331,7 +331,7 @@ impl<V: Service> Server<V> {
         }
         self.waits = match next {
             Next::Read => Waits::Read,
-            Next::Flush => Waits::Flush,
+            Next::Flush | Next::Finish => Waits::Flush,
             Next::Wait => Waits::Wait,
             Next::Job(job) => Waits::Job(job),
             Next::Close => Waits::Close,

@@ -8,7 +8,9 @@
 //!   Working (a job runs)            any ──▶ gone (error, reset, abort)
 //!    │
 //!    ▼
-//! Closing (output still queued) ──▶ Lingering (sending side closed) ──▶ gone
+//! Finishing (the session has output left) ──▶ Closing (output still queued)
+//!                                                │
+//!                       gone ◀── Lingering (sending side closed)
 //! ```
 
 mod ending;
@@ -65,6 +67,10 @@ pub(super) struct Connection<V: Service> {
 enum Phase {
     Reading,
     Flushing,
+    /// As `Flushing`, but the session ends then: input is dropped meanwhile.
+    Finishing {
+        left_bytes: u64,
+    },
     /// For a notification. Input is kept meanwhile, as far as there is room.
     Waiting,
     /// A job runs, or waits for room in the pool; its result is put there.
@@ -149,7 +155,7 @@ impl<V: Service> Connection<V> {
         }
         if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
             self.flush(state, now)?;
-            if matches!(self.phase, Phase::Flushing) && self.is_low() {
+            if self.waits_for_room() && self.is_low() {
                 let len = self.unpack(state);
                 self.advance(state, cx, len, now)?;
             }
@@ -159,7 +165,9 @@ impl<V: Service> Connection<V> {
                 Phase::Reading | Phase::Waiting if self.interest.contains(Interest::READ) => {
                     self.read(state, cx, now)?;
                 }
-                Phase::Closing { .. } if self.interest.contains(Interest::READ) => {
+                Phase::Finishing { .. } | Phase::Closing { .. }
+                    if self.interest.contains(Interest::READ) =>
+                {
                     self.discard(state)?;
                 }
                 Phase::Lingering { .. } => self.discard(state)?,
@@ -251,7 +259,7 @@ impl<V: Service> Connection<V> {
             }
             self.flush(state, now)?;
             rounds += 1;
-            if !matches!(self.phase, Phase::Flushing) || !self.is_low() {
+            if !self.waits_for_room() || !self.is_low() {
                 break;
             }
             if rounds == ROUNDS_MAX {
@@ -281,10 +289,13 @@ impl<V: Service> Connection<V> {
             Next::Flush => self.phase = Phase::Flushing,
             Next::Wait => self.phase = Phase::Waiting,
             Next::Job(job) => self.start_job(state, cx, job)?,
+            Next::Finish => {
+                let left_bytes = self.left_bytes(state);
+                self.phase = Phase::Finishing { left_bytes };
+            }
             Next::Close => {
-                self.phase = Phase::Closing {
-                    left_bytes: state.limits.linger_bytes_max,
-                };
+                let left_bytes = self.left_bytes(state);
+                self.phase = Phase::Closing { left_bytes };
             }
             Next::Abort => {
                 // A reset, so that the peer does not take a cut answer for a whole one. If it
@@ -309,7 +320,7 @@ impl<V: Service> Connection<V> {
             let next = self.session.complete(&mut session_cx, result);
             self.follow(state, cx, next)?;
             self.go_on(state, cx, now, Unread::ToGive)?;
-        } else if matches!(self.phase, Phase::Flushing) {
+        } else if self.waits_for_room() {
             self.go_on(state, cx, now, Unread::Known)?;
         }
         // While it waits for something else, it will be called again without being told.
@@ -352,7 +363,7 @@ impl<V: Service> Connection<V> {
     ) -> Step {
         self.flush(state, now)?;
         let goes_on = match self.phase {
-            Phase::Flushing => self.is_low(),
+            Phase::Flushing | Phase::Finishing { .. } => self.is_low(),
             Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };

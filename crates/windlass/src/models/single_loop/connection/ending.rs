@@ -108,10 +108,18 @@ impl<V: Service> Connection<V> {
         Ok(())
     }
 
+    /// How much more may be dropped of what the peer sends once the session ends.
+    pub(super) fn left_bytes(&self, state: &ServerState<V>) -> u64 {
+        match self.phase {
+            Phase::Finishing { left_bytes } => left_bytes,
+            _ => state.limits.linger_bytes_max,
+        }
+    }
+
     /// Drops what the peer still sends, until it closes too or has sent too much.
     pub(super) fn discard(&mut self, state: &mut ServerState<V>) -> Step {
         let (left_bytes, is_last) = match &mut self.phase {
-            Phase::Closing { left_bytes } => (left_bytes, false),
+            Phase::Finishing { left_bytes } | Phase::Closing { left_bytes } => (left_bytes, false),
             Phase::Lingering { left_bytes, .. } => (left_bytes, true),
             _ => return Ok(()),
         };

@@ -36,6 +36,11 @@ impl<V: Service> Connection<V> {
         }
     }
 
+    /// Whether its session goes on when the output has drained.
+    pub(super) fn waits_for_room(&self) -> bool {
+        matches!(self.phase, Phase::Flushing | Phase::Finishing { .. })
+    }
+
     /// Whether the queued output has drained so far that its producer may go on.
     pub(super) fn is_low(&self) -> bool {
         self.output.as_ref().is_none_or(|output| output.is_low())
@@ -72,7 +77,9 @@ impl<V: Service> Connection<V> {
             Phase::Waiting => {
                 !self.input_ended && !self.paused && self.carry.len() < state.input.len()
             }
-            Phase::Closing { left_bytes } => !self.input_ended && left_bytes > 0,
+            Phase::Finishing { left_bytes } | Phase::Closing { left_bytes } => {
+                !self.input_ended && left_bytes > 0
+            }
             Phase::Lingering { .. } => true,
             _ => false,
         };
