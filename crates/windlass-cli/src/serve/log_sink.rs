@@ -3,7 +3,9 @@
 //!
 //! The thread takes lines and redirections from one queue, so that a line goes to the file that was
 //! in force when it was queued, whole. What cannot be written is lost and counted; of a line that
-//! was written in part the rest comes first when writing works again.
+//! was written in part the rest comes first when writing works again. A redirection that finds the
+//! queue full stays with the sender until there is room; lines behind it are lost until then, so
+//! that neither who redirects nor a loop ever waits for the thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -22,8 +24,10 @@ use crate::say;
 /// Hands what is written to a thread; drops it when that is far behind.
 #[derive(Debug)]
 pub(super) struct LogSink {
-    /// `None`: finished, or the other side is gone.
+    /// `None`: finished.
     sender: Option<SyncSender<Message>>,
+    /// Where the lines to come go, while the queue has no room to say so.
+    redirection: Option<File>,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
     counts: Arc<Counts>,
@@ -54,7 +58,7 @@ enum Message {
 
 /// Messages on their way; one of lines holds those of one turn of a loop.
 const QUEUE_MAX: usize = 1024;
-/// How long the end of the program, or a redirection, waits for a reader that is behind.
+/// How long the end of the program waits for a reader that is behind.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when a descriptor that another program shares is non-blocking and full.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
@@ -75,13 +79,12 @@ impl Target {
 impl LogSink {
     /// Opens `target` and starts the thread.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
-        Self::over(target.open()?)
+        Self::over(target.open()?, Arc::default())
     }
 
-    fn over(output: impl Output) -> io::Result<Self> {
+    fn over(output: impl Output, counts: Arc<Counts>) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let (end, ended) = channel();
-        let counts = Arc::new(Counts::default());
         let mut writer = Writer {
             output,
             counts: Arc::clone(&counts),
@@ -90,43 +93,50 @@ impl LogSink {
         };
         Builder::new().name("access-log".into()).spawn(move || {
             let _end = end;
-            while let Ok(message) = receiver.recv() {
+            for message in receiver {
                 match message {
-                    // The sender finds the channel closed.
-                    Message::Lines(lines) if writer.write(&lines) == Readers::Gone => break,
-                    Message::Lines(_) => {}
+                    Message::Lines(lines) => writer.write(&lines),
                     Message::Redirect(file) => writer.redirect(file),
                 }
             }
         })?;
         Ok(Self {
             sender: Some(sender),
+            redirection: None,
             ended,
             counts,
         })
     }
 
     /// Opens `target`, and has all lines from now on go there. What was queued goes where it was
-    /// to go. On an error nothing changes.
+    /// to go. Counts go on. On an error nothing changes. Never waits.
     pub(super) fn redirect(&mut self, target: &Target) -> io::Result<()> {
-        let mut message = Message::Redirect(target.open()?);
-        let begun = Instant::now();
-        while let Some(sender) = &self.sender {
-            match sender.try_send(message) {
-                Ok(()) => return Ok(()),
-                // The reader had gone away: begin anew.
-                Err(TrySendError::Disconnected(_)) => break,
-                Err(TrySendError::Full(_)) if begun.elapsed() > PATIENCE => {
-                    return Err(ErrorKind::TimedOut.into());
-                }
-                Err(TrySendError::Full(back)) => {
-                    message = back;
-                    thread::park_timeout(FULL_PAUSE);
-                }
-            }
-        }
-        *self = Self::open(target)?;
+        self.redirection = Some(target.open()?);
+        self.push_redirection();
         Ok(())
+    }
+
+    /// Queues the redirection that is due, if there is room.
+    fn push_redirection(&mut self) {
+        let Some(file) = self.redirection.take() else {
+            return;
+        };
+        let Some(sender) = &self.sender else { return };
+        if let Err(TrySendError::Full(Message::Redirect(file))) =
+            sender.try_send(Message::Redirect(file))
+        {
+            self.redirection = Some(file);
+        }
+    }
+
+    /// Queues lines, if there is room and they would not overtake a redirection.
+    fn push_lines(&mut self, lines: Vec<u8>) -> Result<(), Lost> {
+        self.push_redirection();
+        let sender = self.sender.as_ref().ok_or(Lost)?;
+        if self.redirection.is_some() {
+            return Err(Lost);
+        }
+        sender.try_send(Message::Lines(lines)).map_err(|_| Lost)
     }
 
     /// How many lines were lost so far.
@@ -151,20 +161,12 @@ impl LogSink {
 impl Write for LogSink {
     /// Never fails and never waits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(sender) = &self.sender {
-            let lines = count_lines(bytes);
-            // Before it is sent, as the thread may be through with it at once.
-            self.counts.behind.fetch_add(lines, Ordering::Relaxed);
-            let Err(error) = sender.try_send(Message::Lines(bytes.to_vec())) else {
-                return Ok(bytes.len());
-            };
-            self.counts.behind.fetch_sub(lines, Ordering::Relaxed);
-            match error {
-                TrySendError::Full(_) => {
-                    self.counts.lost.fetch_add(lines, Ordering::Relaxed);
-                }
-                TrySendError::Disconnected(_) => self.sender = None,
-            }
+        let count = count_lines(bytes);
+        // Before they are sent, as the thread may be through with them at once.
+        self.counts.behind.fetch_add(count, Ordering::Relaxed);
+        if self.push_lines(bytes.to_vec()).is_err() {
+            self.counts.behind.fetch_sub(count, Ordering::Relaxed);
+            self.counts.lost.fetch_add(count, Ordering::Relaxed);
         }
         Ok(bytes.len())
     }
@@ -173,6 +175,10 @@ impl Write for LogSink {
         Ok(())
     }
 }
+
+/// Lines that were not queued.
+#[derive(Debug)]
+struct Lost;
 
 /// What the thread writes to.
 trait Output: Write + Send + 'static {
@@ -196,8 +202,8 @@ struct Writer<O> {
 }
 
 impl<O: Output> Writer<O> {
-    /// Writes lines; answers whether anybody may still read.
-    fn write(&mut self, lines: &[u8]) -> Readers {
+    /// Writes lines.
+    fn write(&mut self, lines: &[u8]) {
         let count = count_lines(lines);
         let (kept, result) = self.put(lines);
         self.counts.lost.fetch_add(count - kept, Ordering::Relaxed);
@@ -210,7 +216,6 @@ impl<O: Output> Writer<O> {
                     "the access log is written again; {lost} lines were lost"
                 ));
             }
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Readers::Gone,
             Err(error) if !failed => {
                 say(format_args!(
                     "the access log cannot be written, lines are lost: {error}"
@@ -218,7 +223,6 @@ impl<O: Output> Writer<O> {
             }
             Ok(()) | Err(_) => {}
         }
-        Readers::There
     }
 
     /// Writes what is left of an earlier line, then lines; answers how many of those were written
@@ -246,13 +250,6 @@ impl<O: Output> Writer<O> {
         self.rest.clear();
         self.output.redirect(file);
     }
-}
-
-/// Whether anybody reads what is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readers {
-    Gone,
-    There,
 }
 
 /// Writes as much of `bytes` as is taken; answers how much, and why not all.
@@ -304,7 +301,7 @@ mod tests {
     fn told() -> (LogSink, Sender<io::Result<usize>>, Written) {
         let (tell, told) = channel();
         let written = Written::default();
-        let sink = LogSink::over(Told(told, Arc::clone(&written))).unwrap();
+        let sink = LogSink::over(Told(told, Arc::clone(&written)), Arc::default()).unwrap();
         (sink, tell, written)
     }
 
@@ -351,13 +348,46 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_ends_the_log() {
-        let (mut sink, tell, _) = told();
-        tell.send(Err(ErrorKind::BrokenPipe.into())).unwrap();
-        sink.write_all(b"line\n").unwrap();
-        sink.ended.recv_timeout(PATIENCE * 10).unwrap_err();
-        sink.write_all(b"line\n").unwrap();
-        assert!(sink.sender.is_none());
+    fn what_is_lost_on_a_reader_that_is_gone_is_counted_and_a_redirection_goes_on() {
+        let (mut sink, tell, written) = told();
+        for answer in [Err(ErrorKind::BrokenPipe.into()), Ok(0), Ok(99), Ok(99)] {
+            tell.send(answer).unwrap();
+        }
+        sink.write_all(b"one\ntwo\n").unwrap();
+        sink.write_all(b"three\n").unwrap();
+        sink.redirect(&Target::File("/dev/null".into())).unwrap();
+        sink.write_all(b"four\n").unwrap();
+        assert_eq!(sink.finish(), 3);
+        assert_eq!(&*written.lock().unwrap(), b"four\n");
+    }
+
+    #[test]
+    fn a_redirection_waits_for_no_reader_and_no_line_overtakes_it() {
+        let (mut sink, tell, written) = told();
+        let mut line_count = 0;
+        // The thread may have taken a message out of the full queue meanwhile, but only one.
+        while sink.redirection.is_none() {
+            let before = sink.lost();
+            while sink.lost() == before {
+                sink.write_all(b"line\n").unwrap();
+                line_count += 1;
+            }
+            sink.redirect(&Target::File("/dev/null".into())).unwrap();
+        }
+        let lost = sink.lost();
+        sink.write_all(b"behind\n").unwrap();
+        assert_eq!(sink.lost(), lost + 1);
+        for _ in 0..line_count {
+            tell.send(Ok(99)).unwrap();
+        }
+        // Room comes as the thread gets on.
+        while sink.redirection.is_some() {
+            sink.push_redirection();
+            thread::yield_now();
+        }
+        assert_eq!(sink.finish(), lost + 1);
+        let lines = written.lock().unwrap().len() as u64 / 5;
+        assert_eq!(lines + lost, line_count);
     }
 
     #[test]
