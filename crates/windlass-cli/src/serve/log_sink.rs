@@ -17,7 +17,7 @@ use std::sync::mpsc::{
 };
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::say;
 
