@@ -74,6 +74,41 @@ fn the_right_password_is_verified_once_and_wrong_ones_each_time() {
 }
 
 #[test]
+fn beyond_so_many_that_wait_to_be_verified_others_are_put_off_until_one_is_gone() {
+    let service = service(HttpConfig::default());
+    let mut waiting = Vec::new();
+    for _ in 0..128 {
+        let mut connection = Connection::open(&service);
+        connection.hold_jobs = true;
+        connection.feed(get("/fixed", WRONG).as_bytes());
+        assert!(connection.held.is_some());
+        waiting.push(connection);
+    }
+    let mut late = Connection::open(&service);
+    late.hold_jobs = true;
+    let mut ask = || {
+        late.feed(get("/fixed", RIGHT).as_bytes());
+        if late.held.is_some() {
+            late.run_held_job();
+        }
+        answers(&late.sent).pop().expect("an answer")
+    };
+    let answer = ask();
+    let put_off = (answer.status, answer.header("retry-after"));
+    assert_eq!(put_off, (503, Some("5")));
+    // Its job goes with a connection that is cut.
+    waiting.pop();
+    assert_eq!(ask().status, 200);
+    // Who is known has nothing to wait for.
+    waiting[0].run_held_job();
+    let mut another = Connection::open(&service);
+    another.hold_jobs = true;
+    another.feed(get("/fixed", WRONG).as_bytes());
+    assert!(another.held.is_some());
+    assert_eq!(ask().status, 200);
+}
+
+#[test]
 fn without_credentials_nothing_is_verified() {
     let long = format!("Basic {}", "YW5u".repeat(2000));
     for credentials in [

@@ -29,7 +29,7 @@ pub enum Links {
     Anywhere,
     /// None: a path with a link in it is refused.
     Refuse,
-    /// Those that stay within the root.
+    /// Those that stay within the root. A link to an absolute path leaves it, wherever it leads.
     #[default]
     WithinRoot,
 }

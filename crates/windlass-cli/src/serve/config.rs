@@ -127,7 +127,7 @@ impl Default for FileConfig {
 pub(crate) enum LinkMode {
     /// Wherever they lead.
     Anywhere,
-    /// Those that stay within the directory that is served.
+    /// Those that stay within the directory that is served; absolute ones do not.
     #[default]
     Inside,
     /// None.

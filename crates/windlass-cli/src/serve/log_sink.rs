@@ -3,7 +3,9 @@
 //!
 //! The thread takes lines and redirections from one queue, so that a line goes to the file that was
 //! in force when it was queued, whole. What cannot be written is lost and counted; of a line that
-//! was written in part the rest comes first when writing works again.
+//! was written in part the rest comes first when writing works again. A redirection that finds the
+//! queue full stays with the sender until there is room; lines behind it are lost until then, so
+//! that neither who redirects nor a loop ever waits for the thread.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -13,17 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Builder};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::say;
 
 /// Hands what is written to a thread; drops it when that is far behind.
 #[derive(Debug)]
 pub(super) struct LogSink {
-    /// `None`: finished, or the other side is gone.
+    /// `None`: finished.
     sender: Option<SyncSender<Message>>,
+    /// Where the lines to come go, while the queue has no room to say so.
+    redirection: Option<File>,
     /// Disconnected when the thread has ended.
     ended: Receiver<()>,
     counts: Arc<Counts>,
@@ -54,7 +58,7 @@ enum Message {
 
 /// Messages on their way; one of lines holds those of one turn of a loop.
 const QUEUE_MAX: usize = 1024;
-/// How long the end of the program, or a redirection, waits for a reader that is behind.
+/// How long the end of the program waits for a reader that is behind.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait when a descriptor that another program shares is non-blocking and full.
 const FULL_PAUSE: Duration = Duration::from_millis(10);
@@ -72,16 +76,25 @@ impl Target {
     }
 }
 
+/// Opens `target` and has all lines of `log` from now on go there; on an error nothing changes.
+/// Opening may block (a named pipe): the loops' lines go on meanwhile.
+pub(super) fn redirect(log: &Mutex<LogSink>, target: &Target) -> io::Result<()> {
+    let file = target.open()?;
+    log.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .redirect(file);
+    Ok(())
+}
+
 impl LogSink {
     /// Opens `target` and starts the thread.
     pub(super) fn open(target: &Target) -> io::Result<Self> {
-        Self::over(target.open()?)
+        Self::over(target.open()?, Arc::default())
     }
 
-    fn over(output: impl Output) -> io::Result<Self> {
+    fn over(output: impl Output, counts: Arc<Counts>) -> io::Result<Self> {
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         let (end, ended) = channel();
-        let counts = Arc::new(Counts::default());
         let mut writer = Writer {
             output,
             counts: Arc::clone(&counts),
@@ -90,41 +103,49 @@ impl LogSink {
         };
         Builder::new().name("access-log".into()).spawn(move || {
             let _end = end;
-            // Dropped before it: whoever sees the end finds the queue closed.
-            let receiver = receiver;
-            while let Ok(message) = receiver.recv() {
+            for message in receiver {
                 match message {
-                    // The sender finds the channel closed.
-                    Message::Lines(lines) if writer.write(&lines) == Readers::Gone => break,
-                    Message::Lines(_) => {}
+                    Message::Lines(lines) => writer.write(&lines),
                     Message::Redirect(file) => writer.redirect(file),
                 }
             }
         })?;
         Ok(Self {
             sender: Some(sender),
+            redirection: None,
             ended,
             counts,
         })
     }
 
-    /// Has all lines from now on go to `file`, without waiting; gives it back while the queue is
-    /// full.
-    fn try_redirect(&mut self, file: File) -> io::Result<Option<File>> {
-        let mut message = Message::Redirect(file);
-        if let Some(sender) = &self.sender {
-            match sender.try_send(message) {
-                Ok(()) => return Ok(None),
-                // The reader had gone away: begin anew.
-                Err(TrySendError::Disconnected(back)) => message = back,
-                Err(TrySendError::Full(Message::Redirect(file))) => return Ok(Some(file)),
-                Err(TrySendError::Full(Message::Lines(_))) => unreachable!("it was a file"),
-            }
+    /// Has all lines from now on go to `file`. What was queued goes where it was to go. Counts go
+    /// on. Never waits.
+    fn redirect(&mut self, file: File) {
+        self.redirection = Some(file);
+        self.push_redirection();
+    }
+
+    /// Queues the redirection that is due, if there is room.
+    fn push_redirection(&mut self) {
+        let Some(file) = self.redirection.take() else {
+            return;
+        };
+        let Some(sender) = &self.sender else { return };
+        if let Err(TrySendError::Full(Message::Redirect(file))) =
+            sender.try_send(Message::Redirect(file))
+        {
+            self.redirection = Some(file);
         }
-        if let Message::Redirect(file) = message {
-            *self = Self::over(file)?;
+    }
+
+    /// Queues lines, if there is room and they would not overtake a redirection.
+    fn push_lines(&mut self, lines: Vec<u8>) -> Result<(), Lost> {
+        self.push_redirection();
+        let sender = self.sender.as_ref().ok_or(Lost)?;
+        if self.redirection.is_some() {
+            return Err(Lost);
         }
-        Ok(None)
+        sender.try_send(Message::Lines(lines)).map_err(|_| Lost)
     }
 
     /// How many lines were lost so far.
@@ -146,43 +167,15 @@ impl LogSink {
     }
 }
 
-/// Opens `target`, and has all lines of `log` from now on go there. What was queued goes where it
-/// was to go. On an error nothing changes. Waits for a reader that is behind, but not under the
-/// lock, for which the loops would wait.
-pub(super) fn redirect(log: &Mutex<LogSink>, target: &Target) -> io::Result<()> {
-    let mut file = target.open()?;
-    let begun = Instant::now();
-    loop {
-        // A thread that panicked while it wrote was told of.
-        let mut sink = log.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = sink.try_redirect(file)?;
-        drop(sink);
-        match left {
-            None => return Ok(()),
-            Some(_) if begun.elapsed() > PATIENCE => return Err(ErrorKind::TimedOut.into()),
-            Some(back) => file = back,
-        }
-        thread::park_timeout(FULL_PAUSE);
-    }
-}
-
 impl Write for LogSink {
     /// Never fails and never waits.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Some(sender) = &self.sender {
-            let lines = count_lines(bytes);
-            // Before it is sent, as the thread may be through with it at once.
-            self.counts.behind.fetch_add(lines, Ordering::Relaxed);
-            let Err(error) = sender.try_send(Message::Lines(bytes.to_vec())) else {
-                return Ok(bytes.len());
-            };
-            self.counts.behind.fetch_sub(lines, Ordering::Relaxed);
-            match error {
-                TrySendError::Full(_) => {
-                    self.counts.lost.fetch_add(lines, Ordering::Relaxed);
-                }
-                TrySendError::Disconnected(_) => self.sender = None,
-            }
+        let count = count_lines(bytes);
+        // Before they are sent, as the thread may be through with them at once.
+        self.counts.behind.fetch_add(count, Ordering::Relaxed);
+        if self.push_lines(bytes.to_vec()).is_err() {
+            self.counts.behind.fetch_sub(count, Ordering::Relaxed);
+            self.counts.lost.fetch_add(count, Ordering::Relaxed);
         }
         Ok(bytes.len())
     }
@@ -191,6 +184,10 @@ impl Write for LogSink {
         Ok(())
     }
 }
+
+/// Lines that were not queued.
+#[derive(Debug)]
+struct Lost;
 
 /// What the thread writes to.
 trait Output: Write + Send + 'static {
@@ -214,8 +211,8 @@ struct Writer<O> {
 }
 
 impl<O: Output> Writer<O> {
-    /// Writes lines; answers whether anybody may still read.
-    fn write(&mut self, lines: &[u8]) -> Readers {
+    /// Writes lines.
+    fn write(&mut self, lines: &[u8]) {
         let count = count_lines(lines);
         let (kept, result) = self.put(lines);
         self.counts.lost.fetch_add(count - kept, Ordering::Relaxed);
@@ -228,7 +225,6 @@ impl<O: Output> Writer<O> {
                     "the access log is written again; {lost} lines were lost"
                 ));
             }
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Readers::Gone,
             Err(error) if !failed => {
                 say(format_args!(
                     "the access log cannot be written, lines are lost: {error}"
@@ -236,7 +232,6 @@ impl<O: Output> Writer<O> {
             }
             Ok(()) | Err(_) => {}
         }
-        Readers::There
     }
 
     /// Writes what is left of an earlier line, then lines; answers how many of those were written
@@ -264,13 +259,6 @@ impl<O: Output> Writer<O> {
         self.rest.clear();
         self.output.redirect(file);
     }
-}
-
-/// Whether anybody reads what is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Readers {
-    Gone,
-    There,
 }
 
 /// Writes as much of `bytes` as is taken; answers how much, and why not all.
@@ -322,7 +310,7 @@ mod tests {
     fn told() -> (LogSink, Sender<io::Result<usize>>, Written) {
         let (tell, told) = channel();
         let written = Written::default();
-        let sink = LogSink::over(Told(told, Arc::clone(&written))).unwrap();
+        let sink = LogSink::over(Told(told, Arc::clone(&written)), Arc::default()).unwrap();
         (sink, tell, written)
     }
 
@@ -353,16 +341,6 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_that_finds_the_queue_full_does_not_wait_under_the_lock() {
-        let (mut sink, _tell, _) = told();
-        while sink.lost() == 0 {
-            sink.write_all(b"line\n").unwrap();
-        }
-        let file = File::open("/dev/null").unwrap();
-        assert!(sink.try_redirect(file).unwrap().is_some());
-    }
-
-    #[test]
     fn a_line_that_was_written_in_part_is_completed_and_the_others_are_lost() {
         let (mut sink, tell, written) = told();
         let full = || Err(ErrorKind::StorageFull.into());
@@ -379,13 +357,46 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_gone_ends_the_log() {
-        let (mut sink, tell, _) = told();
-        tell.send(Err(ErrorKind::BrokenPipe.into())).unwrap();
-        sink.write_all(b"line\n").unwrap();
-        sink.ended.recv_timeout(PATIENCE * 10).unwrap_err();
-        sink.write_all(b"line\n").unwrap();
-        assert!(sink.sender.is_none());
+    fn what_is_lost_on_a_reader_that_is_gone_is_counted_and_a_redirection_goes_on() {
+        let (mut sink, tell, written) = told();
+        for answer in [Err(ErrorKind::BrokenPipe.into()), Ok(0), Ok(99), Ok(99)] {
+            tell.send(answer).unwrap();
+        }
+        sink.write_all(b"one\ntwo\n").unwrap();
+        sink.write_all(b"three\n").unwrap();
+        sink.redirect(Target::File("/dev/null".into()).open().unwrap());
+        sink.write_all(b"four\n").unwrap();
+        assert_eq!(sink.finish(), 3);
+        assert_eq!(&*written.lock().unwrap(), b"four\n");
+    }
+
+    #[test]
+    fn a_redirection_waits_for_no_reader_and_no_line_overtakes_it() {
+        let (mut sink, tell, written) = told();
+        let mut line_count = 0;
+        // The thread may have taken a message out of the full queue meanwhile, but only one.
+        while sink.redirection.is_none() {
+            let before = sink.lost();
+            while sink.lost() == before {
+                sink.write_all(b"line\n").unwrap();
+                line_count += 1;
+            }
+            sink.redirect(Target::File("/dev/null".into()).open().unwrap());
+        }
+        let lost = sink.lost();
+        sink.write_all(b"behind\n").unwrap();
+        assert_eq!(sink.lost(), lost + 1);
+        for _ in 0..line_count {
+            tell.send(Ok(99)).unwrap();
+        }
+        // Room comes as the thread gets on.
+        while sink.redirection.is_some() {
+            sink.push_redirection();
+            thread::yield_now();
+        }
+        assert_eq!(sink.finish(), lost + 1);
+        let lines = written.lock().unwrap().len() as u64 / 5;
+        assert_eq!(lines + lost, line_count);
     }
 
     #[test]
@@ -393,17 +404,16 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("windlass-log-sink-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let target = Target::File(dir.join("log"));
-        let sink = Mutex::new(LogSink::open(&target).unwrap());
-        let write = |line: &str| sink.lock().unwrap().write_all(line.as_bytes()).unwrap();
-        write("before\n");
+        let mut sink = LogSink::open(&target).unwrap();
+        sink.write_all(b"before\n").unwrap();
         std::fs::rename(dir.join("log"), dir.join("log.1")).unwrap();
-        write("between\n");
-        redirect(&sink, &target).unwrap();
-        write("after\n");
+        sink.write_all(b"between\n").unwrap();
+        sink.redirect(target.open().unwrap());
+        sink.write_all(b"after\n").unwrap();
         let missing = Target::File(dir.join("missing/log"));
-        assert!(redirect(&sink, &missing).is_err());
-        write("still\n");
-        assert_eq!(sink.lock().unwrap().finish(), 0);
+        assert!(missing.open().is_err());
+        sink.write_all(b"still\n").unwrap();
+        assert_eq!(sink.finish(), 0);
         let read = |name| std::fs::read_to_string(dir.join(name)).unwrap();
         assert_eq!(
             (read("log.1"), read("log")),

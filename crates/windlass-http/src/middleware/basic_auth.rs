@@ -2,11 +2,14 @@
 //!
 //! To verify a password takes a good part of a second, as it should, so a job in the pool does it,
 //! and each driver thread remembers the credentials that were right, by a hash under a secret key
-//! of the filter. Wrong ones are verified each time.
+//! of the filter. Wrong ones are verified each time. Only so many wait to be verified: who sends
+//! wrong passwords faster than they are verified, and may be gone before the answer, would have the
+//! others wait without end.
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sha2::{Digest, Sha256};
 
@@ -21,7 +24,7 @@ use crate::status::Status;
 use crate::syntax::is_value;
 
 /// A [`Filter`] that lets pass who gives a name and password of [`Users`], and answers `401` to
-/// all others.
+/// all others; `503` to those beyond 128 that wait to be verified.
 ///
 /// The password is sent with each request, in clear text: what matters needs TLS.
 pub struct BasicAuth {
@@ -30,6 +33,8 @@ pub struct BasicAuth {
     challenge: String,
     /// Goes into what is remembered, so that nobody can compute it.
     secret: [u8; 32],
+    /// How many passwords are being verified, or wait for it.
+    waiting_count: Arc<AtomicUsize>,
 }
 
 /// The credentials that were right, of one driver thread.
@@ -42,6 +47,9 @@ pub struct BasicAuthLocal {
 
 type Key = [u8; 32];
 
+/// One of the passwords that wait to be verified, until it is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
 /// What a job found out.
 struct Verified {
     key: Key,
@@ -50,6 +58,8 @@ struct Verified {
 
 /// How many credentials a thread remembers.
 const KNOWN_MAX: usize = 1024;
+/// How many passwords may wait to be verified.
+const WAITING_MAX: usize = 128;
 /// Longer passwords are wrong without a look, as some hashes take time in proportion.
 const PASSWORD_BYTES_MAX: usize = 1024;
 
@@ -75,12 +85,20 @@ impl BasicAuth {
             users: Arc::new(users),
             challenge,
             secret,
+            waiting_count: Arc::default(),
         })
     }
 
     fn refuse<'a>(&self, response: Responder<'a>) -> Result<Verdict<'a>, ResponseError> {
         let answer = Response::text(Status::UNAUTHORIZED, "a name and password are needed")
             .header("WWW-Authenticate", &self.challenge)?;
+        Ok(Verdict::Answered(response.respond(answer)))
+    }
+
+    fn put_off<'a>(&self, response: Responder<'a>) -> Result<Verdict<'a>, ResponseError> {
+        let detail = "too many passwords wait to be verified";
+        let answer =
+            Response::text(Status::SERVICE_UNAVAILABLE, detail).header("Retry-After", "5")?;
         Ok(Verdict::Answered(response.respond(answer)))
     }
 
@@ -128,14 +146,33 @@ impl Filter for BasicAuth {
         if name_and_password(&credentials).1.len() > PASSWORD_BYTES_MAX {
             return self.refuse(response);
         }
+        let Some(waiting) = Waiting::begin(&self.waiting_count) else {
+            return self.put_off(response);
+        };
         let users = Arc::clone(&self.users);
         Ok(Verdict::Answered(response.again_after(move || {
+            let _until_verified = waiting;
             let (name, password) = name_and_password(&credentials);
             Verified {
                 key,
                 is_right: users.verify(name, password),
             }
         })))
+    }
+}
+
+impl Waiting {
+    /// One more, if there is room.
+    fn begin(count: &Arc<AtomicUsize>) -> Option<Self> {
+        let before = count.fetch_add(1, Ordering::Relaxed);
+        let waiting = Self(Arc::clone(count));
+        (before < WAITING_MAX).then_some(waiting)
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
