@@ -65,7 +65,7 @@ struct Shared<V> {
     inner: V,
     policy: ProxyPolicy,
     timeout: Duration,
-    counts: Counts,
+    counts: Arc<Counts>,
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +116,7 @@ impl<V: Service> ProxyProtocol<V> {
             inner,
             policy,
             timeout,
-            counts: Counts::default(),
+            counts: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -127,6 +127,21 @@ impl<V: Service> ProxyProtocol<V> {
     #[must_use]
     pub fn inner(&self) -> &V {
         &self.shared.inner
+    }
+
+    /// A service to [take the place](crate::models::ServerState::replace_service) of this one, with
+    /// the same time limit. Both count in the same [`ProxyReport`].
+    #[must_use]
+    pub fn successor<W: Service>(&self, inner: W, policy: ProxyPolicy) -> ProxyProtocol<W> {
+        let shared = Shared {
+            inner,
+            policy,
+            timeout: self.shared.timeout,
+            counts: Arc::clone(&self.shared.counts),
+        };
+        ProxyProtocol {
+            shared: Arc::new(shared),
+        }
     }
 
     /// What was done so far.
