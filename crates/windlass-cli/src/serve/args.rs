@@ -33,13 +33,15 @@ pub(crate) struct ServeArguments {
     #[arg(long, help_heading = "Configuration", conflicts_with = "print_config")]
     pub(super) check: bool,
 
-    /// Where to listen: a numeric address, an IPv6 one in square brackets; port 0 takes a free
-    /// one. May be given several times. Without any socket it is 127.0.0.1:8080.
+    /// Where to listen: a numeric address. Without any socket it is 127.0.0.1:8080.
+    ///
+    /// An IPv6 address is in square brackets; port 0 takes a free one. May be given several times.
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Sockets")]
     pub(super) listen: Vec<SocketAddr>,
 
-    /// Listen on a Unix socket at this path; one that a dead server left behind is replaced. May
-    /// be given several times.
+    /// Listen on a Unix socket at this path.
+    ///
+    /// One that a dead server left behind is replaced. May be given several times.
     #[arg(long, value_name = "PATH", help_heading = "Sockets")]
     pub(super) unix: Vec<PathBuf>,
 
@@ -47,9 +49,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "OCTAL", help_heading = "Sockets")]
     pub(super) unix_mode: Option<FileMode>,
 
-    /// Whether connections begin with a PROXY header (version 1 or 2), by which a load balancer
-    /// tells the client's address. Whoever can connect can claim any: see --proxy-from. Default:
-    /// off.
+    /// Whether connections begin with a PROXY header (version 1 or 2). Default: off.
+    ///
+    /// By it a load balancer tells the client's address. Whoever can connect can claim any: see
+    /// --proxy-from.
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Sockets")]
     pub(super) proxy_protocol: Option<ProxyMode>,
 
@@ -58,8 +61,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "NETWORK", help_heading = "Sockets")]
     pub(super) proxy_from: Vec<IpNet>,
 
-    /// Serve HTTPS with this certificate chain, a PEM file. May be given several times, each with
-    /// its --tls-key: clients get the one for the name that they ask for, and the first if none is.
+    /// Serve HTTPS with this certificate chain, a PEM file.
+    ///
+    /// May be given several times, each with its --tls-key: clients get the one for the name that
+    /// they ask for, and the first if none is.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(super) tls_cert: Vec<PathBuf>,
 
@@ -79,8 +84,9 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "WHETHER", value_enum, help_heading = "TLS")]
     pub(super) tls_client_auth: Option<ClientAuth>,
 
-    /// How many event loops serve, each on a thread of its own with listening sockets of its own
-    /// (SO_REUSEPORT); auto is one per core. Default: 1.
+    /// How many event loops serve; auto is one per core. Default: 1.
+    ///
+    /// Each is on a thread of its own, with listening sockets of its own (SO_REUSEPORT).
     #[arg(long, value_name = "N", help_heading = "Threads")]
     pub(super) loops: Option<Loops>,
 
@@ -143,9 +149,11 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) precompressed: Option<Switch>,
 
-    /// Compress answers for clients that take it, unless there is a sibling that is compressed
-    /// already. Do not where pages hold a secret beside something that others choose: lengths tell
-    /// of the content, also through TLS (BREACH). Default: off.
+    /// Compress answers for clients that take it; not for pages with secrets. Default: off.
+    ///
+    /// Where a page holds a secret beside something that others choose, its length tells of the
+    /// secret, also through TLS (BREACH). With --precompressed, a sibling that is compressed already
+    /// is sent first.
     #[arg(
         long,
         value_name = "on|off",
@@ -156,8 +164,10 @@ pub(crate) struct ServeArguments {
     )]
     pub(super) compress: Option<Switch>,
 
-    /// Compress with this coding and level: br up to 11, gzip up to 9, zstd 1 to 19. May be given
-    /// several times; the client's wish decides. Default: br:5, zstd:6, gzip:6.
+    /// Compress with this coding and level. Default: br:5, zstd:6, gzip:6.
+    ///
+    /// Levels are 0 to 11 for br, 0 to 9 for gzip, 1 to 19 for zstd. May be given several times; the
+    /// client's wish decides which is used.
     #[arg(long, value_name = "CODING:LEVEL", help_heading = "Compression")]
     pub(super) compress_coding: Vec<CodingLevel>,
 

@@ -218,7 +218,8 @@ impl Page {
             .find(|argument| argument.get_id() == flag)
             .expect("each key has its flag");
         let mut help = argument
-            .get_help()
+            .get_long_help()
+            .or_else(|| argument.get_help())
             .map_or_else(String::new, ToString::to_string);
         if !help.ends_with('.') {
             help.push('.');
