@@ -5,9 +5,10 @@
 mod common;
 
 use std::fs;
-use std::io::BufRead;
+use std::io::{BufRead, Write};
 use std::net::TcpListener;
 use std::process::Output;
+use std::time::{Duration, SystemTime};
 
 use common::{
     Client, HaProxy, Serve, TempDir, certificate, curl, curl_header, get, header, run, site,
@@ -380,7 +381,11 @@ fn answers_are_compressed_when_asked_for_and_siblings_come_first() {
     let dir = TempDir::new("compressed");
     let text = "windlass ".repeat(1000);
     for name in ["plain.txt", "sibling.txt"] {
-        fs::write(dir.0.join(name), &text).unwrap();
+        let mut file = fs::File::create(dir.0.join(name)).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        // What was changed just now may change again unseen, and has no ETag.
+        file.set_modified(SystemTime::now() - Duration::from_secs(60))
+            .unwrap();
     }
     fs::write(dir.0.join("short.txt"), "short").unwrap();
     fs::write(dir.0.join("sibling.txt.br"), "not really brotli").unwrap();

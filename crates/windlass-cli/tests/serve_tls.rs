@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{
@@ -111,16 +112,53 @@ fn the_certificate_is_the_one_for_the_name_that_is_asked_for() {
     serve.stop();
 }
 
+/// A client's certificate, signed by `authority`, and its key.
+fn signed(dir: &Path, authority: &[String; 2]) -> [String; 2] {
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    let [request, cert, key, extensions] =
+        ["client.csr", "client.pem", "client.key", "extensions"].map(path);
+    fs::write(&extensions, "basicConstraints=CA:FALSE\n").unwrap();
+    let [ca, ca_key] = authority;
+    let asked = "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=client";
+    let mut asked: Vec<&str> = asked.split(' ').collect();
+    asked.extend(["-keyout", &key, "-out", &request]);
+    let mut signed = vec![
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-CAcreateserial",
+        "-in",
+        &request,
+    ];
+    signed.extend([
+        "-CA",
+        ca,
+        "-CAkey",
+        ca_key,
+        "-extfile",
+        &extensions,
+        "-out",
+        &cert,
+    ]);
+    for arguments in [asked, signed] {
+        let made = run("openssl", &arguments);
+        assert!(made.status.success(), "{made:?}");
+    }
+    [cert, key]
+}
+
 #[test]
 fn clients_need_the_certificate_and_the_version_that_are_asked_for() {
     let (ours, theirs) = (TempDir::new("tls-server"), TempDir::new("tls-client"));
-    let [server, client] = [
+    let [server, authority] = [
         certificate(&ours.0, "server"),
-        certificate(&theirs.0, "client"),
+        certificate(&theirs.0, "authority"),
     ];
-    let stranger = TempDir::new("tls-stranger");
-    let stranger = certificate(&stranger.0, "stranger");
-    let ca = format!("--tls-client-ca={}", client[0]);
+    let client = signed(&theirs.0, &authority);
+    // Signed by another one.
+    let stranger = signed(&ours.0, &server);
+    let ca = format!("--tls-client-ca={}", authority[0]);
     let shows = |pair: &'_ [String; 2]| {
         [
             "-cert".into(),

@@ -89,7 +89,9 @@ impl LogSink {
             fails: false,
         };
         Builder::new().name("access-log".into()).spawn(move || {
+            // Dropped last, when the channel of lines is closed.
             let _end = end;
+            let receiver = receiver;
             while let Ok(message) = receiver.recv() {
                 match message {
                     // The sender finds the channel closed.
