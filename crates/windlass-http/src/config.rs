@@ -76,6 +76,11 @@ pub struct Timeouts {
     /// A body: this long, and a second more for each
     /// [`body_bytes_per_second`](Self::body_bytes_per_second) received. Default 60 s.
     pub body: Option<Duration>,
+    /// How old a connection must be for a graceful stop to close it though it has not sent its first
+    /// request. Younger ones have the rest of that time: the request may be on its way, and a client
+    /// need not expect that to fail. Needs a [`header`](Self::header) time-out that is no shorter.
+    /// Default zero: all are closed at once.
+    pub first_request_at_stop: Duration,
     /// The rate below which a body runs into its time-out in the end. Default 4 KiB.
     pub body_bytes_per_second: u32,
 }
@@ -86,6 +91,7 @@ impl Default for Timeouts {
             header: Some(Duration::from_secs(30)),
             idle: Some(Duration::from_secs(75)),
             body: Some(Duration::from_secs(60)),
+            first_request_at_stop: Duration::ZERO,
             body_bytes_per_second: 4096,
         }
     }

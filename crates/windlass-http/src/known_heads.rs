@@ -51,7 +51,7 @@ pub(crate) struct KnownSection {
 /// What a connection remembers of its last section.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LastSection {
-    hash: u64,
+    hash: u32,
     /// Where it is known, if it is.
     index: u8,
 }
@@ -159,7 +159,7 @@ fn range_of(section: &[u8], part: &[u8]) -> Range<u16> {
 
 /// Differs for nearly all sections; need not withstand an attacker, who would only slow himself
 /// down.
-fn hash(section: &[u8]) -> u64 {
+fn hash(section: &[u8]) -> u32 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut words = section.chunks_exact(8);
     let mut hash = section.len() as u64;
@@ -173,5 +173,5 @@ fn hash(section: &[u8]) -> u64 {
             .rotate_left(23);
     }
     // Zero is a connection that had none.
-    hash | 1 << 63
+    (hash >> 32) as u32 | 1 << 31
 }

@@ -103,3 +103,8 @@ pub use self::static_files::{
 };
 pub use self::status::Status;
 pub use self::trailers::Trailers;
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -23,7 +23,6 @@ mod streaming;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem;
-use std::time::Duration;
 
 use windlass::Instant;
 use windlass::session::{
@@ -54,15 +53,14 @@ pub struct HttpSession<H> {
     deadline: Instant,
     waits_for: WaitsFor,
     /// How much of the input is a head that is known to be incomplete.
-    scanned_bytes: usize,
+    scanned_bytes: u32,
     /// Whether an empty line before the request line was skipped.
     skipped_blank: bool,
     /// Whether a graceful stop was asked for.
     stopping: bool,
     /// What a job has found out for the request that comes next.
-    carried: Option<JobResult>,
+    carried: Option<Box<JobResult>>,
     peer: Peer,
-    opened: Instant,
     /// The header section that came last.
     last_section: LastSection,
     handler: PhantomData<fn() -> H>,
@@ -125,7 +123,6 @@ impl<H: Handler> HttpSession<H> {
             stopping: false,
             carried: None,
             peer,
-            opened: now.monotonic,
             last_section: LastSection::default(),
             handler: PhantomData,
         }
@@ -229,9 +226,6 @@ impl<H: Handler> HttpSession<H> {
     }
 }
 
-/// A connection that is older than this, and has not sent its first request, is closed by a stop.
-const FRESH_GRACE: Duration = Duration::from_millis(500);
-
 impl<H: Handler> Session for HttpSession<H> {
     type Local = HttpLocal<H>;
 
@@ -284,7 +278,7 @@ impl<H: Handler> Session for HttpSession<H> {
             }
             Phase::Again(_) => {
                 self.phase = Phase::Head;
-                self.carried = Some(result);
+                self.carried = Some(Box::new(result));
                 return Next::Read;
             }
             other => {
@@ -341,14 +335,19 @@ impl<H: Handler> Session for HttpSession<H> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         self.stopping = true;
         match &self.phase {
-            // Accepted a moment ago: the client's first request may be on its way, and a client
-            // need not expect that to fail (RFC 9112 section 9.3.1 is about later ones).
-            Phase::Head
-                if self.waits_for == WaitsFor::FirstHead
-                    && cx.now.monotonic < self.opened + FRESH_GRACE =>
-            {
-                self.deadline = self.deadline.min(self.opened + FRESH_GRACE);
-                Next::Read
+            Phase::Head if self.waits_for == WaitsFor::FirstHead => {
+                let timeouts = &cx.local.shared.config.timeouts;
+                let grace = timeouts.first_request_at_stop;
+                // The deadline counts from accept.
+                let age = timeouts.header.map_or(grace, |timeout| {
+                    (cx.now.monotonic + timeout).saturating_since(self.deadline)
+                });
+                if age < grace {
+                    self.deadline = cx.now.monotonic + (grace - age);
+                    Next::Read
+                } else {
+                    self.end()
+                }
             }
             Phase::Again(_) | Phase::Job(_) | Phase::Receive(_) => Next::Read,
             Phase::Stream(_) => {

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Connection, answers, test_service};
+use common::{Connection, TestHandler, answers, test_service};
 use windlass::session::Session;
 use windlass_http::{HttpConfig, HttpService};
 
@@ -145,20 +145,32 @@ fn pf31_stop_closes_idle_connections_at_once() {
 }
 
 #[test]
-fn pf31_stop_closes_a_connection_without_a_request_unless_it_is_new() {
+fn pf31_stop_closes_connections_without_a_request_at_once() {
+    for input in [&b""[..], b"GET / HT"] {
+        let mut connection = Connection::open(&test_service());
+        connection.feed(input).stop();
+        assert!(connection.closed && connection.sent.is_empty());
+    }
+}
+
+#[test]
+fn stop_waits_for_the_first_request_of_a_new_connection_if_asked_to() {
     let moment = Duration::from_millis(500);
+    let mut config = HttpConfig::default();
+    config.timeouts.first_request_at_stop = moment;
+    let service = HttpService::new(TestHandler::default(), config);
     for (input, statuses) in [(&b""[..], &[][..]), (b"GET / HT", &[408])] {
-        let mut new = Connection::open(&test_service());
+        let mut new = Connection::open(&service);
         new.pass(moment / 2).feed(input).stop();
         assert!(!new.closed, "its first request may be on its way");
         new.pass(moment / 2);
         assert!(new.closed);
         assert_eq!(new.statuses(), statuses);
-        let mut old = Connection::open(&test_service());
+        let mut old = Connection::open(&service);
         old.pass(moment).feed(input).stop();
         assert!(old.closed);
     }
-    let mut connection = Connection::open(&test_service());
+    let mut connection = Connection::open(&service);
     connection.feed(&GET[..10]).stop().feed(&GET[10..]);
     let found = answers(&connection.sent);
     assert_eq!(found.len(), 1);

@@ -124,6 +124,13 @@ pub fn local_addr(fd: BorrowedFd<'_>) -> io::Result<Option<SocketAddr>> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(fd)?).ok())
 }
 
+/// The Internet address of a socket's peer, getpeername(2), if it has one and is still connected.
+#[must_use]
+pub fn peer_addr(fd: BorrowedFd<'_>) -> Option<SocketAddr> {
+    let address = rustix::net::getpeername(fd).ok()??;
+    SocketAddr::try_from(address).ok()
+}
+
 /// A connection as accepted: the socket, and the peer's Internet address if it has one.
 pub type Accepted = (OwnedFd, Option<SocketAddr>);
 

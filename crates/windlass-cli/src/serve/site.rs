@@ -5,6 +5,7 @@ use std::error::Error;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::Duration;
 
 use windlass::files::Links;
 use windlass::session::{OtherPeers, ProxyPolicy, ProxyProtocol, ProxyReport, Service};
@@ -234,6 +235,9 @@ fn static_files(config: &Config) -> Result<StaticFiles, Box<dyn Error>> {
     Ok(files)
 }
 
+/// A restart under load meets connections that were accepted just now.
+const FIRST_REQUEST_AT_STOP: Duration = Duration::from_millis(500);
+
 fn http_config(config: &Config, around: &Surroundings) -> Result<HttpConfig, Box<dyn Error>> {
     let mut http = HttpConfig::default();
     let bytes = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
@@ -245,6 +249,7 @@ fn http_config(config: &Config, around: &Surroundings) -> Result<HttpConfig, Box
     http.timeouts.idle = config.timeouts.idle.0;
     http.timeouts.body = config.timeouts.body.0;
     http.timeouts.body_bytes_per_second = config.timeouts.body_rate.get();
+    http.timeouts.first_request_at_stop = FIRST_REQUEST_AT_STOP;
     http.error_pages = error_pages(config)?;
     http.compression = compression(config);
     let format = match config.access_log.format {

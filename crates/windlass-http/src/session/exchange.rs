@@ -53,7 +53,7 @@ impl<H: Handler> HttpSession<H> {
             };
             return self.answer(cx, &head, lines, head_len);
         }
-        let Some(lines_len) = last_line_end(window, self.scanned_bytes) else {
+        let Some(lines_len) = last_line_end(window, self.scanned_bytes as usize) else {
             return self.incomplete_head(cx, window);
         };
         let lines = &window[..lines_len];
@@ -102,7 +102,8 @@ impl<H: Handler> HttpSession<H> {
         window: &[u8],
     ) -> Step {
         if window.len() < cx.local.shared.config.limits.head_bytes {
-            self.scanned_bytes = window.len();
+            // Heads are far shorter than 4 GiB; a longer part would only be looked at again.
+            self.scanned_bytes = u32::try_from(window.len()).unwrap_or(0);
             return self.wait_for(WaitsFor::Head, cx);
         }
         let refusal = if memchr::memchr(b'\n', window).is_none() {
@@ -140,7 +141,7 @@ impl<H: Handler> HttpSession<H> {
             lines: lines.resolve(known_heads),
             peer: self.peer,
             now: cx.now,
-            carried: carried.as_deref(),
+            carried: carried.as_deref().map(|carried| &**carried),
             route: None,
         };
         #[cfg(feature = "compression")]

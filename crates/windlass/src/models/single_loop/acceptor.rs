@@ -136,7 +136,7 @@ fn open<V: Service>(
     };
     let deadline = crate::session::Session::deadline(&session);
     let trigger = state.trigger;
-    let connection = Connection::<V>::new(socket, session, state.enter(peer, now, place), trigger);
+    let connection = Connection::<V>::new(socket, session, state.enter(now, place), &peer, trigger);
     let options = IoOptions {
         interest: connection.interest(),
         trigger,

@@ -31,7 +31,6 @@ struct Cuts {
 #[derive(Debug)]
 pub(super) struct Entry {
     book: Rc<Book>,
-    peer: Peer,
     opened_at: Instant,
     _place: Place,
 }
@@ -41,11 +40,10 @@ impl Book {
         self.open.get()
     }
 
-    pub(super) fn enter(self: &Rc<Self>, peer: Peer, opened_at: Instant, place: Place) -> Entry {
+    pub(super) fn enter(self: &Rc<Self>, opened_at: Instant, place: Place) -> Entry {
         self.open.set(self.open.get() + 1);
         Entry {
             book: Rc::clone(self),
-            peer,
             opened_at,
             _place: place,
         }
@@ -67,19 +65,15 @@ impl Book {
 }
 
 impl Entry {
-    pub(super) fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
     /// For a connection that ends: writes down what it is at, if it is being cut.
-    pub(super) fn note_end(&self, state: impl FnOnce() -> (ConnectionPhase, u64)) {
+    pub(super) fn note_end(&self, state: impl FnOnce() -> (Peer, ConnectionPhase, u64)) {
         if let Some(cuts) = &mut *self.book.cuts.borrow_mut()
             && cuts.list.len() < CUTS_MAX
         {
-            let (phase, queued_bytes) = state();
+            let (peer, phase, queued_bytes) = state();
             let age: Duration = cuts.time.saturating_since(self.opened_at);
             cuts.list.push(CutConnection {
-                peer: self.peer,
+                peer,
                 phase,
                 age,
                 queued_bytes,

@@ -30,8 +30,8 @@ use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
 use crate::models::report::ConnectionPhase;
 use crate::session::{
-    Input, Job, JobResult, Next, Notifier, Now, Output, Progress, Service, Session, SessionContext,
-    Wakeups,
+    Input, Job, JobResult, Next, Notifier, Now, Output, Peer, Progress, Service, Session,
+    SessionContext, Wakeups,
 };
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -104,6 +104,7 @@ impl<V: Service> Connection<V> {
         socket: OwnedFd,
         session: V::Session,
         entry: Entry,
+        peer: &Peer,
         trigger: Trigger,
     ) -> Self {
         let edge = trigger == Trigger::Edge;
@@ -119,7 +120,7 @@ impl<V: Service> Connection<V> {
             input_ended: false,
             stop_told: false,
             paused: false,
-            is_tcp: entry.peer().remote.is_some(),
+            is_tcp: peer.remote.is_some(),
             ready: Readiness::NONE,
             progress_at: Instant::ZERO,
             entry,
@@ -456,7 +457,8 @@ impl<V: Service> Drop for Connection<V> {
                 .output
                 .as_ref()
                 .map_or(0, |output| output.queued_bytes());
-            (self.phase(), queued_bytes)
+            let peer = Peer::new(net::peer_addr(self.socket.as_fd()));
+            (peer, self.phase(), queued_bytes)
         });
     }
 }

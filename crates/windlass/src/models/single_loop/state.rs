@@ -20,7 +20,7 @@ use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
 use crate::pool::WorkerPool;
-use crate::session::{Now, Output, Peer, Service};
+use crate::session::{Now, Output, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
 /// server's own, and closures that are [posted](crate::models::LoopHandle::post), reach through it
@@ -375,8 +375,8 @@ impl<V: Service> ServerState<V> {
         self.group.room.take(index, &self.wake_flag, acceptor)
     }
 
-    pub(super) fn enter(&self, peer: Peer, now: Now, place: Place) -> Entry {
-        self.book.enter(peer, now.monotonic, place)
+    pub(super) fn enter(&self, now: Now, place: Place) -> Entry {
+        self.book.enter(now.monotonic, place)
     }
 
     /// The loop that a place is in, if it is another one.
