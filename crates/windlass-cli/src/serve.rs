@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<(), Box<dyn Error>> {
         return manual::print(config::to_toml(&config).as_bytes());
     }
     let has_proxy = config.proxy_protocol != ProxyMode::Off;
-    let run = match (config.tls.cert.is_some(), has_proxy) {
+    let run = match (config.tls.is_on(), has_proxy) {
         (false, false) => run_as::<Plain>,
         (false, true) => run_as::<ProxyProtocol<Plain>>,
         (true, false) => run_as::<Tls>,
@@ -95,14 +95,14 @@ fn serve<V: Served>(
     mut inherited: Inherited,
 ) -> Result<(), Box<dyn Error>> {
     let around = surroundings(&config)?;
-    let service = V::make(&config, &around)?;
+    let service = Arc::new(V::make(&config, &around)?);
     warn_of(&config);
     let pass_as = inherited.pass_as();
     let metrics_listener = match config.metrics {
         Some(addr) => Some(inherited.metrics_listener(addr)?),
         None => None,
     };
-    let (mut server, files) = bind(&config, service, inherited)?;
+    let (mut server, files) = bind(&config, Arc::clone(&service), inherited)?;
     let loops = Loops {
         handles: server.handles(),
         stop: server.stop_handle(),
@@ -116,6 +116,7 @@ fn serve<V: Served>(
         arguments: Arc::new(arguments.clone()),
         config,
         around,
+        service,
         loops,
         metrics,
         pass_as,
@@ -159,7 +160,7 @@ fn warn_of(config: &Config) {
         .tcp_listeners()
         .iter()
         .all(|addr| addr.ip().is_loopback());
-    if config.basic_auth.file.is_some() && config.tls.cert.is_none() && !is_local {
+    if config.basic_auth.file.is_some() && !config.tls.is_on() && !is_local {
         say(format_args!(
             "passwords are sent in clear text: give --tls-cert, or have a proxy in front do TLS"
         ));
@@ -169,20 +170,9 @@ fn warn_of(config: &Config) {
 /// Opens sockets and loops.
 fn bind<V: Served>(
     config: &Config,
-    service: V,
+    service: Arc<V>,
     inherited: Inherited,
 ) -> Result<(MultiLoop<V>, SocketFiles), Box<dyn Error>> {
-    // A limit that can't be raised or read is found out by the pauses at EMFILE.
-    let descriptors = raise_descriptor_limit(DESCRIPTORS_WANTED).unwrap_or(DESCRIPTORS_WANTED);
-    let connections_max = usize::try_from(connections_of(descriptors)).unwrap_or(usize::MAX);
-    let limits = Limits {
-        connections_max: connections_max.min(config.limits.connections.get()),
-        write_stall_timeout: config.timeouts.write.0,
-        linger_timeout: config.timeouts.linger.0,
-        stop_deadline: config.stop.deadline.0,
-        input_bytes_max: config.input_bytes_max(),
-        ..Limits::default()
-    };
     let loop_config = LoopConfig {
         // A request that makes the server panic costs its sender the connection, and nobody else.
         panic_policy: PanicPolicy::Contain(|panic| {
@@ -195,8 +185,8 @@ fn bind<V: Served>(
         },
         ..LoopConfig::default()
     };
-    let mut builder = MultiLoop::builder(Arc::new(service))
-        .limits(limits)
+    let mut builder = MultiLoop::builder(service)
+        .limits(limits(config))
         .loop_config(loop_config);
     if let LoopCount::Count(count) = config.loops {
         builder = builder.loops(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
@@ -208,6 +198,21 @@ fn bind<V: Served>(
     Ok((server, files))
 }
 
+/// The limits of the server, at the start and at a reload.
+fn limits(config: &Config) -> Limits {
+    // A limit that can't be raised or read is found out by the pauses at EMFILE.
+    let descriptors = raise_descriptor_limit(DESCRIPTORS_WANTED).unwrap_or(DESCRIPTORS_WANTED);
+    let connections_max = usize::try_from(connections_of(descriptors)).unwrap_or(usize::MAX);
+    Limits {
+        connections_max: connections_max.min(config.limits.connections.get()),
+        write_stall_timeout: config.timeouts.write.0,
+        linger_timeout: config.timeouts.linger.0,
+        stop_deadline: config.stop.deadline.0,
+        input_bytes_max: config.input_bytes_max(),
+        ..Limits::default()
+    }
+}
+
 /// What is served where.
 fn announcement<V: Served>(
     config: &Config,
@@ -216,11 +221,7 @@ fn announcement<V: Served>(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     let dir = config.dir.display();
-    let scheme = if config.tls.cert.is_some() {
-        "https"
-    } else {
-        "http"
-    };
+    let scheme = if config.tls.is_on() { "https" } else { "http" };
     let mut addrs = server.local_addrs().to_vec();
     addrs.sort_unstable();
     addrs.dedup();

@@ -6,76 +6,13 @@ mod common;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
 
-use common::{Client, PATIENCE, Serve, TempDir, get, header, send_signal, site};
+use common::{Client, Load, PATIENCE, Serve, TempDir, get, header, pid_in, send_signal, site};
 use rustix::process::Signal;
-
-/// Clients that ask without a pause.
-struct Load {
-    stop: Arc<AtomicBool>,
-    asked: Arc<AtomicUsize>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Load {
-    /// Each request on a connection of its own: each must be answered.
-    fn start(addr: SocketAddr) -> Self {
-        let (stop, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
-        let threads = (0..4).map(|_| {
-            let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
-            thread::spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let mut client = Client::connect(addr);
-                    let request = "GET /data.json HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-                    assert_eq!(client.send(request).answer().status, 200);
-                    asked.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        });
-        let threads = threads.collect();
-        Self {
-            stop,
-            asked,
-            threads,
-        }
-    }
-
-    /// Waits until so many more were answered.
-    fn wait_for(&self, more: usize) {
-        let wanted = self.asked.load(Ordering::Relaxed) + more;
-        let begun = std::time::Instant::now();
-        while self.asked.load(Ordering::Relaxed) < wanted {
-            assert!(begun.elapsed() < PATIENCE, "no answers");
-            thread::yield_now();
-        }
-    }
-
-    /// Ends; answers how many were answered.
-    fn end(self) -> usize {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            thread.join().unwrap();
-        }
-        self.asked.load(Ordering::Relaxed)
-    }
-}
-
-/// The number in "... process N ...".
-fn pid_in(line: &str) -> u32 {
-    let rest = line.split_once("process ").unwrap().1;
-    rest.split(|c: char| !c.is_ascii_digit())
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
-}
 
 #[test]
 fn restarts_under_load_fail_no_request() {

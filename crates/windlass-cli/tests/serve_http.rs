@@ -315,6 +315,29 @@ fn help_says_what_there_is() {
         assert!(help.contains(wanted), "{wanted} is not in:\n{help}");
     }
     assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    for heading in [
+        "Configuration",
+        "Sockets",
+        "TLS",
+        "Threads",
+        "Content",
+        "Compression",
+        "Watching",
+        "Stopping",
+        "Limits",
+    ] {
+        assert!(help.contains(&format!("\n{heading}:\n")), "{heading}");
+    }
+    let ask = |arguments: &[&str]| {
+        let output = run(env!("CARGO_BIN_EXE_windlass"), arguments);
+        assert!(output.status.success() && output.stderr.is_empty());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let short = ask(&["serve", "-h"]);
+    assert!(short.lines().count() * 2 < help.lines().count(), "{short}");
+    assert!(!short.contains("BREACH") && help.contains("BREACH"));
+    assert_eq!(ask(&["help", "serve"]), help);
+    assert!(ask(&["help"]).contains("serve        Serve a directory"));
     let version = run(env!("CARGO_BIN_EXE_windlass"), &["--version"]).stdout;
     assert!(
         String::from_utf8(version)

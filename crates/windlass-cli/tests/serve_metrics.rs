@@ -7,7 +7,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use common::{Client, Serve, header, send_signal, site};
+use common::{Client, Serve, header, metrics_addr, send_signal, site};
 use rustix::process::Signal;
 
 /// A page by name and labels; all that is wrong with its form fails.
@@ -99,12 +99,6 @@ impl Page {
         assert!((last.1 - self.get(&format!("{name}_count{{loop=\"{at}\"}}"))).abs() < 0.5);
         assert!(self.get(&format!("{name}_sum{{loop=\"{at}\"}}")) >= 0.0);
     }
-}
-
-fn metrics_addr(serve: &Serve) -> SocketAddr {
-    let line = serve.line_with("metrics are at http://");
-    let url = line.split_once("http://").unwrap().1;
-    url.strip_suffix("/metrics").unwrap().parse().unwrap()
 }
 
 fn scrape(addr: SocketAddr) -> Page {

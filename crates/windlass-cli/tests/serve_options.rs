@@ -7,10 +7,13 @@ mod common;
 use std::fs;
 use std::io::BufRead;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
+use std::time::Instant;
 
-use common::{Client, Program, Serve, TempDir, curl, curl_header, get, header, run, site};
+use common::{
+    Client, HaProxy, PATIENCE, Serve, TempDir, certificate, curl, curl_header, get, header, run,
+    site,
+};
 use rustix::process::Signal;
 
 fn windlass(arguments: &[&str]) -> Output {
@@ -31,6 +34,10 @@ fn errors_say_what_failed_where_and_what_to_do() {
     let path = |name: &str| dir.0.join(name).to_str().unwrap().to_owned();
     fs::write(path("file"), "text").unwrap();
     fs::write(path("clear"), "# users\nann:secret\n").unwrap();
+    fs::write(path("bad.toml"), "dir = \".\"\nloops = 0\n").unwrap();
+    certificate(&dir.0, "localhost");
+    fs::rename(path("key.pem"), path("other.pem")).unwrap();
+    certificate(&dir.0, "localhost");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let with = |flag: &str, value: &str| format!("--{flag}={value}");
@@ -60,6 +67,52 @@ fn errors_say_what_failed_where_and_what_to_do() {
                 with("tls-key", &path("file")),
             ],
             &["file"],
+        ),
+        (
+            vec![
+                with("tls-cert", &path("cert.pem")),
+                with("tls-key", &path("other.pem")),
+            ],
+            &["other.pem does not belong", "cert.pem"],
+        ),
+        (
+            vec![
+                with("tls-cert", &path("cert.pem")),
+                with("tls-key", &path("file")),
+            ],
+            &["no private key in", "file"],
+        ),
+        (
+            vec![
+                with("tls-cert", &path("cert.pem")),
+                with("tls-key", &path("key.pem")),
+                with("tls-cert", &path("missing")),
+                with("tls-key", &path("key.pem")),
+            ],
+            &["read", "missing"],
+        ),
+        (
+            vec![
+                with("tls-cert", &path("cert.pem")),
+                with("tls-key", &path("key.pem")),
+                with("tls-client-ca", &path("file")),
+            ],
+            &["no certificate in", "file"],
+        ),
+        (
+            vec![with("tls-client-ca", &path("cert.pem"))],
+            &["--tls-cert"],
+        ),
+        (
+            vec![with("config", &path("bad.toml"))],
+            &["bad.toml:2: ", "loops"],
+        ),
+        (
+            vec![
+                "--compress-coding=br:1".into(),
+                "--compress-coding=br:2".into(),
+            ],
+            &["twice"],
         ),
         (
             vec![with("basic-auth", &path("missing"))],
@@ -107,10 +160,25 @@ fn a_wrong_command_line_is_status_2_and_says_what_would_be_right() {
         ("--access-log=xml", "combined"),
         ("--proxy-from=nobody", "--proxy-from"),
         ("--lisen=1", "--listen"),
+        ("--compress-coding=br:12", "br:0..11"),
+        ("--tls-min-version=1.1", "1.2"),
+        ("--tls-client-auth=maybe", "optional"),
     ] {
         let said = refused(2, &["serve", argument]);
         assert!(said.contains(word), "{argument}: {said}");
     }
+}
+
+#[test]
+fn a_low_port_takes_privileges_and_that_is_said() {
+    let start = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
+    let start: u16 = start.trim().parse().unwrap();
+    if rustix::process::geteuid().is_root() || start < 2 {
+        common::report(format_args!("nothing: this user may listen on any port"));
+        return;
+    }
+    let said = refused(1, &["serve", "--listen=127.0.0.1:1"]);
+    assert!(said.contains("ports below 1024 need privileges"), "{said}");
 }
 
 #[test]
@@ -256,76 +324,6 @@ fn passwords_are_asked_for_and_users_logged() {
     serve.stop();
 }
 
-/// A certificate for localhost that signs itself, and its key.
-fn certificate(dir: &Path, name: &str) -> [String; 2] {
-    let path = |kind: &str| dir.join(format!("{kind}.pem")).to_str().unwrap().to_owned();
-    let [cert, key] = [path("cert"), path("key")];
-    let subject = format!("/CN={name}");
-    let made = run(
-        "openssl",
-        &[
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-            "-days",
-            "2",
-            "-subj",
-            &subject,
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-keyout",
-            &key,
-            "-out",
-            &cert,
-        ],
-    );
-    assert!(made.status.success(), "{made:?}");
-    [cert, key]
-}
-
-#[test]
-fn https_is_served_and_a_new_certificate_is_in_force_after_a_reload() {
-    let dir = TempDir::new("tls");
-    let [cert, key] = certificate(&dir.0, "first");
-    let flags = [format!("--tls-cert={cert}"), format!("--tls-key={key}")];
-    let serve = Serve::start(site(), &["--access-log=off", &flags[0], &flags[1]]);
-    let url = format!("https://{}/data.json", serve.addrs[0]);
-    let content = fs::read(site().join("data.json")).unwrap();
-    assert_eq!(curl(&["--cacert", &cert, &url]), content);
-    let old = dir.0.join("old.pem");
-    fs::copy(&cert, &old).unwrap();
-
-    fs::write(&key, "no key").unwrap();
-    serve.signal(Signal::HUP);
-    serve.line_with("all stays as it was");
-    assert_eq!(curl(&["--cacert", &cert, &url]), content);
-
-    certificate(&dir.0, "second");
-    serve.signal(Signal::HUP);
-    serve.line_with("reloaded");
-    assert_eq!(
-        curl(&[
-            "--retry",
-            "5",
-            "--retry-all-errors",
-            "--cacert",
-            &cert,
-            &url
-        ]),
-        content
-    );
-    let distrusted = run(
-        "curl",
-        &["--silent", "--cacert", old.to_str().unwrap(), &url],
-    );
-    assert!(!distrusted.status.success());
-    serve.stop();
-}
-
 #[test]
 fn behind_haproxy_the_log_names_the_client() {
     for form in ["send-proxy", "send-proxy-v2"] {
@@ -338,29 +336,10 @@ fn behind_haproxy_the_log_names_the_client() {
             ],
         );
         let mut stdout = serve.stdout();
-        let front = TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = front.local_addr().unwrap();
-        drop(front);
-        let dir = TempDir::new("haproxy");
-        let config = dir.0.join("haproxy.cfg");
-        let text = format!(
-            "defaults\n mode tcp\n timeout connect 20s\n timeout client 20s\n timeout server 20s\n\
-             listen front\n bind {addr}\n server windlass {} {form}\n",
-            serve.addrs[0]
-        );
-        fs::write(&config, text).unwrap();
-        let mut command = Command::new("haproxy");
-        command
-            .arg("-f")
-            .arg(&config)
-            .arg("-db")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let _haproxy = Program::start(&mut command);
-        let url = format!("http://{addr}/data.json");
-        let patient = ["--retry", "60", "--retry-connrefused", "--retry-delay", "1"];
+        let haproxy = HaProxy::start(&serve.addrs[0].to_string(), form);
+        let url = format!("http://{}/data.json", haproxy.addr);
         let client = ["--interface", "127.0.0.2", "--output", "/dev/null", &url];
-        curl(&[&patient[..], &client].concat());
+        curl(&client);
         let mut line = String::new();
         stdout.read_line(&mut line).unwrap();
         assert!(line.contains("\"remote\":\"127.0.0.2\""), "{line}");
@@ -395,6 +374,68 @@ fn static_file_options_reach_the_files() {
     assert_eq!(client.get("/sub/").status, 200);
     let html = "GET /some/page HTTP/1.1\r\nHost: h\r\nAccept: text/html\r\n\r\n";
     assert_eq!(client.send(html).answer().body, b"home");
+    serve.stop();
+}
+
+#[test]
+fn answers_are_compressed_when_asked_for_and_siblings_come_first() {
+    let dir = TempDir::new("compressed");
+    let text = "windlass ".repeat(1000);
+    for name in ["plain.txt", "sibling.txt"] {
+        fs::write(dir.0.join(name), &text).unwrap();
+    }
+    fs::write(dir.0.join("short.txt"), "short").unwrap();
+    fs::write(dir.0.join("sibling.txt.br"), "not really brotli").unwrap();
+    let ask = |serve: &Serve, path: &str, accepted: &str| {
+        let host = "Host: h\r\nAccept-Encoding: ";
+        let request = format!("GET {path} HTTP/1.1\r\n{host}{accepted}\r\n\r\n");
+        let answer = serve.connect().send(request).answer();
+        assert_eq!(answer.status, 200);
+        answer
+    };
+    let coding =
+        |answer: &common::Answer| header(&answer.head, "content-encoding").map(str::to_owned);
+
+    // Not unless it is asked for.
+    let serve = Serve::quiet(&dir.0);
+    let answer = ask(&serve, "/plain.txt", "br, gzip, zstd");
+    assert!(coding(&answer).is_none() && answer.body == text.as_bytes());
+    serve.stop();
+
+    let flags = ["--access-log=off", "--compress", "--precompressed"];
+    let serve = Serve::start(&dir.0, &flags);
+    // What was changed just now may change again unseen, and has no ETag yet.
+    let begun = Instant::now();
+    while header(&ask(&serve, "/plain.txt", "identity").head, "etag").is_none() {
+        assert!(begun.elapsed() < PATIENCE, "no ETag");
+    }
+    for accepted in ["br", "gzip", "zstd"] {
+        let answer = ask(&serve, "/plain.txt", accepted);
+        assert_eq!(coding(&answer).as_deref(), Some(accepted));
+        assert!(answer.body.len() < text.len() / 10);
+        let vary = header(&answer.head, "vary").unwrap();
+        assert!(vary.eq_ignore_ascii_case("accept-encoding"), "{vary}");
+        assert!(header(&answer.head, "etag").unwrap().starts_with("W/\""));
+        assert!(header(&answer.head, "accept-ranges").is_none());
+    }
+    let plain = ask(&serve, "/plain.txt", "identity");
+    assert!(coding(&plain).is_none() && plain.body == text.as_bytes());
+    assert!(header(&plain.head, "vary").is_some());
+    assert!(header(&plain.head, "etag").unwrap().starts_with('"'));
+    let answer = ask(&serve, "/sibling.txt", "br, gzip");
+    assert_eq!(answer.body, b"not really brotli");
+    assert!(coding(&ask(&serve, "/short.txt", "gzip")).is_none());
+    let url = serve.url("/plain.txt");
+    assert_eq!(curl(&["--compressed", &url]), text.as_bytes());
+    serve.stop();
+
+    // One coding, with bounds.
+    let few = ["--compress", "--compress-coding=gzip:1", "--compress-min=0"];
+    let flags = [&["--access-log=off", "--compress-max=1000"], &few[..]].concat();
+    let serve = Serve::start(&dir.0, &flags);
+    let answer = ask(&serve, "/short.txt", "br, gzip");
+    assert_eq!(coding(&answer).as_deref(), Some("gzip"));
+    assert!(coding(&ask(&serve, "/plain.txt", "br, gzip")).is_none());
     serve.stop();
 }
 

@@ -93,6 +93,18 @@ impl<V: Service> TlsService<V> {
         &self.shared.inner
     }
 
+    /// The same TLS around another service, to
+    /// [take the place](windlass::models::ServerState::replace_service) of this one: configuration,
+    /// handles, counts and the secret of session tickets are those of this service, so clients
+    /// resume across the change.
+    #[must_use]
+    pub fn with_inner<W: Service>(&self, inner: W) -> TlsService<W> {
+        let cell = Arc::clone(&self.shared.cell);
+        TlsService {
+            shared: Arc::new(Shared { inner, cell }),
+        }
+    }
+
     /// A handle to replace the configuration and to see what was done.
     #[must_use]
     pub fn handle(&self) -> TlsHandle {

@@ -15,6 +15,7 @@ mod sending;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use windlass::Instant;
@@ -50,7 +51,10 @@ enum Stage<S> {
 
 struct Handshake {
     peer: Peer,
+    opened: Instant,
     deadline: Instant,
+    /// A stop was asked for: the wrapped session is to be told as it opens.
+    is_stopping: bool,
     received_bytes: usize,
     plain_http_answer: Option<Bytes>,
 }
@@ -75,13 +79,18 @@ enum Phase {
 const ROUNDS_MAX: u32 = 16;
 /// A handshake that sends more than this is none.
 const HANDSHAKE_BYTES_MAX: usize = 256 * 1024;
+/// A handshake that takes longer is ended by a stop; until then it goes on, as the client of a new
+/// connection need not expect it to fail.
+const FRESH_GRACE: Duration = Duration::from_secs(1);
 
 impl<V: Service> TlsSession<V> {
     pub(crate) fn new(active: &Arc<Active>, peer: Peer, now: Now) -> Self {
         let config = &active.config;
         let handshake = Handshake {
             peer: peer.over(Transport::Tls),
+            opened: now.monotonic,
             deadline: now.monotonic + config.handshake_timeout,
+            is_stopping: false,
             received_bytes: 0,
             plain_http_answer: config.plain_http_answer.clone(),
         };
@@ -117,7 +126,7 @@ impl<V: Service> TlsSession<V> {
         }
         handshake.received_bytes += input.bytes.len();
         let is_too_long = handshake.received_bytes > HANDSHAKE_BYTES_MAX;
-        let peer = handshake.peer;
+        let (peer, is_stopping) = (handshake.peer, handshake.is_stopping);
         let mut plain = std::mem::take(&mut cx.local.scratch.plain);
         plain.clear();
         let received = self.receive(cx, input, &mut plain);
@@ -129,6 +138,12 @@ impl<V: Service> TlsSession<V> {
             let shared = Arc::clone(&cx.local.shared);
             let session = shared.inner.open(&mut cx.local.inner, &peer, cx.now);
             self.stage = Stage::Open(session);
+            if is_stopping {
+                let mut output = self.take_output(cx);
+                let next = self.call(cx, &mut output, |session, cx| session.stop(cx));
+                self.follow(next);
+                self.output = Some(output);
+            }
             return self.run(cx, input, plain, input.bytes.len());
         }
         cx.local.scratch.plain = plain;
@@ -387,7 +402,11 @@ impl<V: Service> Session for TlsSession<V> {
     }
 
     fn expire(&mut self, cx: &mut Cx<'_, V>) -> Next {
-        if let Stage::Handshake(_) = self.stage {
+        if let Stage::Handshake(handshake) = &self.stage {
+            if handshake.is_stopping {
+                self.phase = Phase::Closed;
+                return Next::Close;
+            }
             // Nothing was said that a reset could destroy.
             count(&cx.local.counts().handshake_timeouts);
             self.phase = Phase::Aborted;
@@ -407,7 +426,13 @@ impl<V: Service> Session for TlsSession<V> {
     }
 
     fn stop(&mut self, cx: &mut Cx<'_, V>) -> Next {
-        if let Stage::Handshake(_) = self.stage {
+        if let Stage::Handshake(handshake) = &mut self.stage {
+            let grace_end = handshake.opened + FRESH_GRACE;
+            if cx.now.monotonic < grace_end && !matches!(self.phase, Phase::Closed) {
+                handshake.is_stopping = true;
+                handshake.deadline = handshake.deadline.min(grace_end);
+                return Next::Read;
+            }
             self.phase = Phase::Closed;
             return Next::Close;
         }

@@ -427,13 +427,45 @@ fn stop_while_a_job_runs_waits_for_it() {
 }
 
 #[test]
-fn stop_during_the_handshake_closes() {
-    let service = wrap(Script::echo());
+fn stop_during_a_fresh_handshake_is_told_the_session_that_follows() {
+    let service = wrap(Script::new(|| {
+        |cx: &mut Inner<'_>, call: Call<'_>| match call {
+            Call::Stop => {
+                cx.output.push(b"bye");
+                (0, Next::Close)
+            }
+            _ => (0, Next::Read),
+        }
+    }));
     let (mut client, mut server) = (Client::with(BOTH), Server::open(&service));
     client.write(b"early");
     server.feed(&client.outgoing[..20]);
+    client.outgoing.drain(..20);
+    server.stop();
+    assert!(matches!(server.waits, Waits::Read));
+    carry(&mut client, &mut server, 100);
+    assert_eq!(client.received, b"bye");
+    assert!(client.closed);
+    assert!(matches!(server.waits, Waits::Close));
+}
+
+#[test]
+fn stop_ends_a_handshake_that_takes_long() {
+    let service = wrap(Script::echo());
+    for pause in [Duration::ZERO, Duration::from_millis(400)] {
+        let mut server = Server::open(&service);
+        server.feed(b"\x16\x03");
+        server.pass(pause);
+        server.stop();
+        assert!(matches!(server.waits, Waits::Read));
+        server.pass(Duration::from_millis(1000) - pause);
+        assert!(matches!(server.waits, Waits::Close));
+    }
+    let mut server = Server::open(&service);
+    server.pass(Duration::from_secs(1));
     server.stop();
     assert!(matches!(server.waits, Waits::Close));
+    assert_eq!(service.handle().report().handshake_timeouts, 0);
 }
 
 #[test]
@@ -548,6 +580,36 @@ fn sessions_resume_and_survive_a_reload() {
             assert_eq!(service.handle().report().resumed - before, round);
             service.handle().reload().unwrap();
         }
+    }
+}
+
+#[test]
+fn sessions_resume_with_another_inner_service_and_handles_and_counts_go_on() {
+    let service = wrap(Script::echo());
+    let handle = service.handle();
+    for (round, versions) in [ONLY_12, ONLY_13].into_iter().enumerate() {
+        let config = Arc::new(client_config(versions));
+        let ask = |service: &TlsService<Script>| {
+            let (mut client, mut server) = (Client::new(&config), Server::open(service));
+            client.write(b"x");
+            carry(&mut client, &mut server, usize::MAX);
+            client.received
+        };
+        assert_eq!(ask(&service), b"x");
+        let other = service.with_inner(Script::new(|| {
+            |cx: &mut Inner<'_>, call: Call<'_>| match call {
+                Call::Advance(input) if !input.bytes.is_empty() => {
+                    cx.output.push(b"other");
+                    (input.bytes.len(), Next::Read)
+                }
+                _ => (0, Next::Read),
+            }
+        }));
+        handle.reload().unwrap();
+        assert_eq!(ask(&other), b"other");
+        let report = handle.report();
+        let round = round as u64 + 1;
+        assert_eq!((report.handshakes, report.resumed), (2 * round, round));
     }
 }
 

@@ -202,15 +202,52 @@ fn header_must_come_in_time() {
         Next::Abort
     ));
     assert_eq!(service.report().timeouts, 1);
-    let mut memory = Memory::open(&service, remote());
-    assert!(matches!(
-        memory.call(|session, cx| session.stop(cx)),
-        Next::Close
-    ));
     // After the header the wrapped session's own deadline counts: it has none.
     let mut memory = Memory::open(&service, remote());
     assert!(matches!(memory.give(LINE, false), Next::Read));
     assert_eq!(memory.session.deadline(), None);
+}
+
+#[test]
+fn stop_lets_a_fresh_connection_send_its_header_and_ends_an_old_one() {
+    let service = ProxyProtocol::new(WhoAmIService, ProxyPolicy::Required);
+    let stop = |memory: &mut Memory| memory.call(|session, cx| session.stop(cx));
+    let mut fresh = Memory::open(&service, remote());
+    assert!(matches!(stop(&mut fresh), Next::Read));
+    // The session behind closes when it is told.
+    assert!(matches!(fresh.give(LINE, false), Next::Close));
+    let mut silent = Memory::open(&service, remote());
+    assert!(matches!(stop(&mut silent), Next::Read));
+    silent.now.monotonic = silent.session.deadline().unwrap();
+    assert_eq!(silent.now.monotonic, Now::default().monotonic + GRACE);
+    let expired = silent.call(|session, cx| session.expire(cx));
+    assert!(matches!(expired, Next::Close));
+    let mut old = Memory::open(&service, remote());
+    old.now.monotonic = old.now.monotonic + GRACE;
+    assert!(matches!(stop(&mut old), Next::Close));
+    assert_eq!(service.report().timeouts, 0);
+}
+
+/// How long a connection is fresh.
+const GRACE: Duration = Duration::from_secs(1);
+
+#[test]
+fn successors_count_together_under_another_policy() {
+    let first = ProxyProtocol::new(WhoAmIService, ProxyPolicy::Required);
+    assert!(matches!(
+        Memory::open(&first, remote()).give(LINE, false),
+        Next::Read
+    ));
+    let networks = vec!["192.0.2.0/24".parse().unwrap()];
+    let others = OtherPeers::Refused;
+    let policy = ProxyPolicy::RequiredFrom { networks, others };
+    let second = first.successor(WhoAmIService, policy);
+    let mut refused = Memory::open(&second, remote());
+    assert!(matches!(refused.give(LINE, false), Next::Abort));
+    for service in [&first, &second] {
+        let report = service.report();
+        assert_eq!((report.headers, report.refused), (1, 1));
+    }
 }
 
 #[test]

@@ -7,8 +7,12 @@ use std::path::PathBuf;
 use clap::Args;
 use ipnet::IpNet;
 
-use super::config::{AccessLogFormat, Config, LinkMode, ProxyMode};
-use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit};
+use super::config::{
+    AccessLogFormat, CertificateConfig, ClientAuth, Config, LinkMode, MinVersion, ProxyMode,
+};
+use super::units::{
+    CodingLevel, ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit,
+};
 
 /// What `windlass serve` is told. The help texts are also the comments of `--print-config`.
 #[derive(Args, Clone, Debug, Default)]
@@ -29,13 +33,15 @@ pub(crate) struct ServeArguments {
     #[arg(long, help_heading = "Configuration", conflicts_with = "print_config")]
     pub(super) check: bool,
 
-    /// Where to listen: a numeric address, an IPv6 one in square brackets; port 0 takes a free
-    /// one. May be given several times. Without any socket it is 127.0.0.1:8080.
+    /// Where to listen: a numeric address. Without any socket it is 127.0.0.1:8080.
+    ///
+    /// An IPv6 address is in square brackets; port 0 takes a free one. May be given several times.
     #[arg(long, value_name = "ADDR:PORT", help_heading = "Sockets")]
     pub(super) listen: Vec<SocketAddr>,
 
-    /// Listen on a Unix socket at this path; one that a dead server left behind is replaced. May
-    /// be given several times.
+    /// Listen on a Unix socket at this path.
+    ///
+    /// One that a dead server left behind is replaced. May be given several times.
     #[arg(long, value_name = "PATH", help_heading = "Sockets")]
     pub(super) unix: Vec<PathBuf>,
 
@@ -43,9 +49,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "OCTAL", help_heading = "Sockets")]
     pub(super) unix_mode: Option<FileMode>,
 
-    /// Whether connections begin with a PROXY header (version 1 or 2), by which a load balancer
-    /// tells the client's address. Whoever can connect can claim any: see --proxy-from. Default:
-    /// off.
+    /// Whether connections begin with a PROXY header (version 1 or 2). Default: off.
+    ///
+    /// By it a load balancer tells the client's address. Whoever can connect can claim any: see
+    /// --proxy-from.
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Sockets")]
     pub(super) proxy_protocol: Option<ProxyMode>,
 
@@ -55,15 +62,31 @@ pub(crate) struct ServeArguments {
     pub(super) proxy_from: Vec<IpNet>,
 
     /// Serve HTTPS with this certificate chain, a PEM file.
+    ///
+    /// May be given several times, each with its --tls-key: clients get the one for the name that
+    /// they ask for, and the first if none is.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    pub(super) tls_cert: Option<PathBuf>,
+    pub(super) tls_cert: Vec<PathBuf>,
 
-    /// The private key of the certificate, a PEM file.
+    /// The private key of the certificate, a PEM file; of several, in the same order.
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
-    pub(super) tls_key: Option<PathBuf>,
+    pub(super) tls_key: Vec<PathBuf>,
 
-    /// How many event loops serve, each on a thread of its own with listening sockets of its own
-    /// (SO_REUSEPORT); auto is one per core. Default: 1.
+    /// The oldest version of TLS that is spoken. Default: 1.2.
+    #[arg(long, value_name = "VERSION", value_enum, help_heading = "TLS")]
+    pub(super) tls_min_version: Option<MinVersion>,
+
+    /// Verify clients: their certificates must be signed by one in this PEM file.
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(super) tls_client_ca: Option<PathBuf>,
+
+    /// Whether clients must have a certificate, if they are verified. Default: required.
+    #[arg(long, value_name = "WHETHER", value_enum, help_heading = "TLS")]
+    pub(super) tls_client_auth: Option<ClientAuth>,
+
+    /// How many event loops serve; auto is one per core. Default: 1.
+    ///
+    /// Each is on a thread of its own, with listening sockets of its own (SO_REUSEPORT).
     #[arg(long, value_name = "N", help_heading = "Threads")]
     pub(super) loops: Option<Loops>,
 
@@ -125,6 +148,36 @@ pub(crate) struct ServeArguments {
         help_heading = "Content"
     )]
     pub(super) precompressed: Option<Switch>,
+
+    /// Compress answers for clients that take it; not for pages with secrets. Default: off.
+    ///
+    /// Where a page holds a secret beside something that others choose, its length tells of the
+    /// secret, also through TLS (BREACH). With --precompressed, a sibling that is compressed already
+    /// is sent first.
+    #[arg(
+        long,
+        value_name = "on|off",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "on",
+        help_heading = "Compression"
+    )]
+    pub(super) compress: Option<Switch>,
+
+    /// Compress with this coding and level. Default: br:5, zstd:6, gzip:6.
+    ///
+    /// Levels are 0 to 11 for br, 0 to 9 for gzip, 1 to 19 for zstd. May be given several times; the
+    /// client's wish decides which is used.
+    #[arg(long, value_name = "CODING:LEVEL", help_heading = "Compression")]
+    pub(super) compress_coding: Vec<CodingLevel>,
+
+    /// Send shorter answers as they are. Default: 1KiB.
+    #[arg(long, value_name = "SIZE", help_heading = "Compression")]
+    pub(super) compress_min: Option<Size>,
+
+    /// Send longer answers as they are. Default: 8MiB.
+    #[arg(long, value_name = "SIZE", help_heading = "Compression")]
+    pub(super) compress_max: Option<Size>,
 
     /// The Cache-Control header of all files.
     #[arg(long, value_name = "VALUE", help_heading = "Content")]
@@ -267,6 +320,21 @@ Exit status:
   2  The command line is wrong.";
 
 impl ServeArguments {
+    /// Whether each certificate has its key.
+    pub(super) fn pairs_are_whole(&self) -> bool {
+        self.tls_cert.len() == self.tls_key.len()
+    }
+
+    fn certificates(&self) -> Vec<CertificateConfig> {
+        let pairs = self.tls_cert.iter().zip(&self.tls_key);
+        pairs
+            .map(|(cert, key)| CertificateConfig {
+                cert: cert.clone(),
+                key: key.clone(),
+            })
+            .collect()
+    }
+
     /// Puts what is given in the place of what `config` has.
     pub(super) fn apply(&self, config: &mut Config) {
         fn set<T: Clone>(to: &mut T, from: &Option<T>) {
@@ -290,8 +358,10 @@ impl ServeArguments {
         set(&mut config.unix_mode, &self.unix_mode);
         set(&mut config.proxy_protocol, &self.proxy_protocol);
         set_list(&mut config.proxy_from, &self.proxy_from);
-        set_some(&mut config.tls.cert, &self.tls_cert);
-        set_some(&mut config.tls.key, &self.tls_key);
+        set_list(&mut config.tls.certificates, &self.certificates());
+        set(&mut config.tls.min_version, &self.tls_min_version);
+        set_some(&mut config.tls.client_ca, &self.tls_client_ca);
+        set(&mut config.tls.client_auth, &self.tls_client_auth);
         set(&mut config.loops, &self.loops);
         set(&mut config.slow_handler, &self.slow_handler);
         set_some(&mut config.basic_auth.file, &self.basic_auth);
@@ -315,6 +385,11 @@ impl ServeArguments {
         set(&mut files.precompressed, &self.precompressed);
         set_some(&mut files.cache_control, &self.cache_control);
         set(&mut files.cache, &self.file_cache);
+        let compression = &mut config.compression;
+        set(&mut compression.enabled, &self.compress);
+        set_list(&mut compression.codings, &self.compress_coding);
+        set(&mut compression.bytes_min, &self.compress_min);
+        set(&mut compression.bytes_max, &self.compress_max);
         let limits = &mut config.limits;
         set(&mut limits.connections, &self.connections_max);
         set(&mut limits.head, &self.head_max);

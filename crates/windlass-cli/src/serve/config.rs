@@ -22,7 +22,9 @@ use windlass::models::Limits;
 
 pub(super) use self::print::to_toml;
 use super::args::ServeArguments;
-use super::units::{ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit};
+use super::units::{
+    Coding, CodingLevel, ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit,
+};
 
 /// Where it is served if nothing says so.
 pub(super) const DEFAULT_LISTEN: SocketAddr =
@@ -42,6 +44,7 @@ pub(crate) struct Config {
     pub(super) cors: Vec<String>,
     pub(super) headers: Vec<HeaderLine>,
     pub(super) files: FileConfig,
+    pub(super) compression: CompressionConfig,
     pub(super) error_pages: Vec<ErrorPage>,
     pub(super) healthz: Option<String>,
     pub(super) metrics: Option<SocketAddr>,
@@ -67,6 +70,7 @@ impl Default for Config {
             cors: Vec::new(),
             headers: Vec::new(),
             files: FileConfig::default(),
+            compression: CompressionConfig::default(),
             error_pages: Vec::new(),
             healthz: None,
             metrics: None,
@@ -137,8 +141,82 @@ pub(crate) enum LinkMode {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TlsConfig {
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+    pub(super) certificates: Vec<CertificateConfig>,
+    pub(super) min_version: MinVersion,
+    pub(super) client_ca: Option<PathBuf>,
+    pub(super) client_auth: ClientAuth,
+}
+
+/// A certificate chain and its key, for the names in the certificate.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CertificateConfig {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+}
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MinVersion {
+    /// 1.2 and 1.3.
+    #[default]
+    #[serde(rename = "1.2")]
+    #[value(name = "1.2")]
+    Tls12,
+    /// 1.3 only.
+    #[serde(rename = "1.3")]
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+/// Whether clients must have a certificate.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ClientAuth {
+    /// They may; one that is shown must be valid.
+    Optional,
+    /// They must.
+    #[default]
+    Required,
+}
+
+impl TlsConfig {
+    pub(super) fn is_on(&self) -> bool {
+        !self.certificates.is_empty()
+    }
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct CompressionConfig {
+    pub(super) enabled: Switch,
+    pub(super) codings: Vec<CodingLevel>,
+    pub(super) bytes_min: Size,
+    pub(super) bytes_max: Size,
+}
+
+impl Default for CompressionConfig {
+    fn default() -> Self {
+        let at = |coding, level| CodingLevel { coding, level };
+        Self {
+            enabled: Switch::Off,
+            codings: vec![
+                at(Coding::Brotli, 5),
+                at(Coding::Zstd, 6),
+                at(Coding::Gzip, 6),
+            ],
+            bytes_min: Size(1 << 10),
+            bytes_max: Size(8 << 20),
+        }
+    }
+}
+
+impl CompressionConfig {
+    /// The level for `coding`, if it is used.
+    pub(super) fn level(&self, coding: Coding) -> Option<u32> {
+        let found = self.codings.iter().find(|one| one.coding == coding);
+        found.map(|one| one.level)
+    }
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -257,6 +335,10 @@ impl Config {
             Some(path) => Self::read(path)?,
             None => Self::default(),
         };
+        if !arguments.pairs_are_whole() {
+            let what = "each certificate needs its key: give as many --tls-key as --tls-cert";
+            return Err(ConfigError::Contradiction(what));
+        }
         arguments.apply(&mut config);
         config.check()?;
         Ok(config)
@@ -298,17 +380,19 @@ impl Config {
     fn resolve(&mut self, base: &Path) {
         let singles = [
             Some(&mut self.dir),
-            self.tls.cert.as_mut(),
-            self.tls.key.as_mut(),
+            self.tls.client_ca.as_mut(),
             self.basic_auth.file.as_mut(),
             self.access_log.file.as_mut(),
         ];
         let pages = self.error_pages.iter_mut().map(|page| &mut page.file);
+        let certificates = self.tls.certificates.iter_mut();
+        let certificates = certificates.flat_map(|pair| [&mut pair.cert, &mut pair.key]);
         for path in singles
             .into_iter()
             .flatten()
             .chain(&mut self.unix)
             .chain(pages)
+            .chain(certificates)
         {
             // An absolute path stays.
             *path = base.join(&path);
@@ -318,10 +402,25 @@ impl Config {
     /// What no single value shows.
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |what| Err(ConfigError::Contradiction(what));
-        match (&self.tls.cert, &self.tls.key) {
-            (Some(_), None) => return wrong("a certificate needs its key: give --tls-key"),
-            (None, Some(_)) => return wrong("a key needs its certificate: give --tls-cert"),
-            _ => {}
+        if self.tls.client_ca.is_some() && !self.tls.is_on() {
+            return wrong("--tls-client-ca needs a certificate of the server: give --tls-cert");
+        }
+        let codings = &self.compression.codings;
+        let is_twice = |at: usize, one: &CodingLevel| {
+            codings[..at].iter().any(|other| other.coding == one.coding)
+        };
+        if codings
+            .iter()
+            .enumerate()
+            .any(|(at, one)| is_twice(at, one))
+        {
+            return wrong("--compress-coding names a coding twice");
+        }
+        if codings.is_empty() && self.compression.enabled == Switch::On {
+            return wrong("--compress needs a coding: give --compress-coding");
+        }
+        if self.compression.bytes_min.0 > self.compression.bytes_max.0 {
+            return wrong("--compress-min is beyond --compress-max");
         }
         if self
             .healthz

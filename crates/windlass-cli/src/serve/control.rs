@@ -35,6 +35,8 @@ pub(super) struct Control<V: Served> {
     /// What is in force.
     pub(super) config: Config,
     pub(super) around: Surroundings,
+    /// What is served, until a reload.
+    pub(super) service: Arc<V>,
     pub(super) loops: Loops<V>,
     pub(super) metrics: Option<Metrics>,
     /// Under which name the listeners go to a successor.

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, SyncSender, TrySendError, channel, sync_channel,
 };
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -102,8 +102,10 @@ impl LogSink {
             fails: false,
         };
         Builder::new().name("access-log".into()).spawn(move || {
+            // Dropped last, when the channel of lines is closed.
             let _end = end;
-            for message in receiver {
+            let receiver = receiver;
+            while let Ok(message) = receiver.recv() {
                 match message {
                     Message::Lines(lines) => writer.write(&lines),
                     Message::Redirect(file) => writer.redirect(file),

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use windlass::event_loop::LagHistogram;
 use windlass::models::{Limits, ServerReport, SingleLoop};
+use windlass::session::ProxyReport;
 use windlass_http::{
     Answered, HttpConfig, HttpService, Request, Responder, Response, ResponseError, Status,
 };
@@ -45,6 +46,7 @@ struct Snapshot {
     handler_times: Option<LagHistogram>,
     slow_handlers: u64,
     tls: Option<TlsReport>,
+    proxy: Option<ProxyReport>,
 }
 
 impl Metrics {
@@ -153,6 +155,7 @@ fn render<V: Served>(loops: &Loops<V>, log: Option<&SharedLog>) -> String {
         handler_times: cx.handler_times().cloned(),
         slow_handlers: cx.slow_handler_count(),
         tls: state.service().tls_report(),
+        proxy: state.service().proxy_report(),
     });
     let mut page = Page::default();
     page.info();

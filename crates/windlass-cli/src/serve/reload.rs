@@ -6,10 +6,12 @@
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
+use windlass::models::Limits;
 use windlass_sys::clock;
 
 use super::config::{AccessLogFormat, Config, ProxyMode};
 use super::control::{Control, tell_manager};
+use super::limits;
 use super::log_sink::{LogSink, Target, redirect};
 use super::site::{Served, Surroundings};
 use crate::{chain, say};
@@ -22,7 +24,7 @@ impl<V: Served> Control<V> {
         match self.read_again() {
             Ok((config, around, service)) => {
                 self.reopen_log(Target::of(config.access_log.file.as_deref()));
-                self.replace(service);
+                self.replace(service, limits(&config));
                 self.around = around;
                 say(format_args!("reloaded"));
                 for key in needs_restart(&self.config, &config) {
@@ -49,7 +51,7 @@ impl<V: Served> Control<V> {
         let config = Config::gather(&self.arguments)?;
         check_form(&self.config, &config)?;
         let around = self.surroundings(&config);
-        let service = V::make(&config, &around)?;
+        let service = self.service.renewed(&config, &around)?;
         Ok((config, around, service))
     }
 
@@ -74,15 +76,17 @@ impl<V: Served> Control<V> {
         }
     }
 
-    /// Has all loops serve with `service`. Counts go on.
-    fn replace(&self, service: V) {
+    /// Has all loops serve with `service` under `limits`. Counts go on.
+    fn replace(&mut self, service: V, limits: Limits) {
         let service = Arc::new(service);
+        self.service = Arc::clone(&service);
         for handle in &self.loops.handles {
             let service = Arc::clone(&service);
             // It is gone if the server stops.
             let _ = handle.post(move |state, cx| {
                 let counts: Vec<_> = V::http(state.local()).answers().collect();
                 state.replace_service(cx, service);
+                state.set_limits(limits);
                 V::http_mut(state.local_mut()).add_answers(counts);
             });
         }
@@ -91,16 +95,12 @@ impl<V: Served> Control<V> {
 
 /// What lies around HTTP can't be put on or taken off while connections are open.
 fn check_form(old: &Config, new: &Config) -> Result<(), Box<dyn Error>> {
-    if old.tls.cert.is_some() != new.tls.cert.is_some() {
+    if old.tls.is_on() != new.tls.is_on() {
         return Err("to begin or end with TLS takes a restart (SIGUSR2)".into());
     }
     let has_proxy = |config: &Config| config.proxy_protocol != ProxyMode::Off;
     if has_proxy(old) != has_proxy(new) {
         return Err("to begin or end with PROXY headers takes a restart (SIGUSR2)".into());
-    }
-    if new.input_bytes_max() > old.input_bytes_max() {
-        // The loops' buffers are as large as they were.
-        return Err("limits.head beyond 64KiB takes a restart (SIGUSR2)".into());
     }
     Ok(())
 }
@@ -114,37 +114,7 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("loops", old.loops != new.loops),
         ("slow_handler", old.slow_handler != new.slow_handler),
         ("metrics", old.metrics != new.metrics),
-        ("stop.deadline", old.stop.deadline != new.stop.deadline),
-        (
-            "limits.connections",
-            old.limits.connections != new.limits.connections,
-        ),
-        ("timeouts.write", old.timeouts.write != new.timeouts.write),
-        (
-            "timeouts.linger",
-            old.timeouts.linger != new.timeouts.linger,
-        ),
     ];
     let changed = differs.into_iter().filter(|(_, differs)| *differs);
     changed.map(|(key, _)| key).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::units::Size;
-    use super::*;
-
-    #[test]
-    fn a_head_that_does_not_fit_into_the_buffers_is_not_reloaded() {
-        let with_head = |bytes| {
-            let mut config = Config::default();
-            config.limits.head = Size(bytes);
-            config
-        };
-        let buffers = Config::default().input_bytes_max() as u64;
-        assert!(check_form(&Config::default(), &with_head(buffers)).is_ok());
-        assert!(check_form(&Config::default(), &with_head(buffers + 1)).is_err());
-        assert!(check_form(&with_head(buffers * 2), &with_head(buffers + 1)).is_ok());
-        assert_eq!(with_head(buffers * 2).input_bytes_max() as u64, buffers * 2);
-    }
 }

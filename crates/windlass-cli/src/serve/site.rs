@@ -8,19 +8,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use windlass::files::Links;
-use windlass::session::{OtherPeers, ProxyPolicy, ProxyProtocol, Service};
+use windlass::session::{OtherPeers, ProxyPolicy, ProxyProtocol, ProxyReport, Service};
 use windlass_http::middleware::{
     BasicAuth, Cors, Filtered, FixedHeaders, Health, HealthState, Users,
 };
 use windlass_http::{
-    AccessLog, Dotfiles, ErrorPages, FileCache, HttpConfig, HttpLocal, HttpService, Listing,
-    LogFormat, Precompressed, StaticFiles, Status, UserNames,
+    AccessLog, Compression, Dotfiles, ErrorPages, FileCache, HttpConfig, HttpLocal, HttpService,
+    Listing, LogFormat, Precompressed, StaticFiles, Status, UserNames,
 };
-use windlass_tls::{TlsConfig, TlsReport, TlsService};
+use windlass_tls::{ClientCertificates, TlsConfig, TlsReport, TlsService, TlsVersions};
 
-use super::config::{AccessLogFormat, Config, LinkMode, ProxyMode};
+use super::config::{AccessLogFormat, ClientAuth, Config, LinkMode, MinVersion, ProxyMode};
 use super::log_sink::SharedLog;
-use super::units::Switch;
+use super::units::{Coding, Switch};
 
 /// The files, behind all that looks at a request before.
 pub(super) type Site = Filtered<Filters, StaticFiles>;
@@ -47,12 +47,22 @@ pub(super) trait Served: Service {
     fn make(config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>>
     where
         Self: Sized;
+    /// Makes it anew from the configuration, to take the place of this one: what is shared by all
+    /// connections of the program's life, such as counts and the secret of TLS session tickets, goes
+    /// on. Nothing changes if it fails.
+    fn renewed(&self, config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>>
+    where
+        Self: Sized;
     /// The part of one loop that counts answers.
     fn http(local: &Self::Local) -> &HttpLocal<Site>;
     /// As [`http`](Self::http).
     fn http_mut(local: &mut Self::Local) -> &mut HttpLocal<Site>;
     /// What TLS has done, if there is any.
     fn tls_report(&self) -> Option<TlsReport> {
+        None
+    }
+    /// What became of PROXY headers, if there are any.
+    fn proxy_report(&self) -> Option<ProxyReport> {
         None
     }
 }
@@ -63,6 +73,10 @@ impl Served for HttpService<Site> {
             site(config, around)?,
             http_config(config, around)?,
         ))
+    }
+
+    fn renewed(&self, config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
+        Self::make(config, around)
     }
 
     fn http(local: &Self::Local) -> &HttpLocal<Site> {
@@ -77,11 +91,14 @@ impl Served for HttpService<Site> {
 impl Served for TlsService<HttpService<Site>> {
     fn make(config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
         let inner = HttpService::make(config, around)?;
-        let (Some(cert), Some(key)) = (&config.tls.cert, &config.tls.key) else {
-            return Err("without a certificate there is no TLS: give --tls-cert".into());
-        };
-        let tls = TlsConfig::from_pem_files(cert, key)?.input_bytes_max(config.input_bytes_max());
-        Ok(Self::new(inner, tls)?)
+        Ok(Self::new(inner, tls_config(config)?)?)
+    }
+
+    fn renewed(&self, config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
+        let inner = self.inner().renewed(config, around)?;
+        // Last: it is in force at once.
+        self.handle().replace(tls_config(config)?)?;
+        Ok(self.with_inner(inner))
     }
 
     fn http(local: &Self::Local) -> &HttpLocal<Site> {
@@ -99,17 +116,12 @@ impl Served for TlsService<HttpService<Site>> {
 
 impl<V: Served> Served for ProxyProtocol<V> {
     fn make(config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
-        let networks = config.proxy_from.clone();
-        let others = match config.proxy_protocol {
-            ProxyMode::Mixed => OtherPeers::Direct,
-            ProxyMode::Off | ProxyMode::Required => OtherPeers::Refused,
-        };
-        let policy = if networks.is_empty() {
-            ProxyPolicy::Required
-        } else {
-            ProxyPolicy::RequiredFrom { networks, others }
-        };
-        Ok(Self::new(V::make(config, around)?, policy))
+        Ok(Self::new(V::make(config, around)?, proxy_policy(config)))
+    }
+
+    fn renewed(&self, config: &Config, around: &Surroundings) -> Result<Self, Box<dyn Error>> {
+        let inner = self.inner().renewed(config, around)?;
+        Ok(self.successor(inner, proxy_policy(config)))
     }
 
     fn http(local: &Self::Local) -> &HttpLocal<Site> {
@@ -122,6 +134,46 @@ impl<V: Served> Served for ProxyProtocol<V> {
 
     fn tls_report(&self) -> Option<TlsReport> {
         self.inner().tls_report()
+    }
+
+    fn proxy_report(&self) -> Option<ProxyReport> {
+        Some(self.report())
+    }
+}
+
+fn tls_config(config: &Config) -> Result<TlsConfig, Box<dyn Error>> {
+    let mut pairs = config.tls.certificates.iter();
+    let Some(first) = pairs.next() else {
+        return Err("without a certificate there is no TLS: give --tls-cert".into());
+    };
+    let mut tls = TlsConfig::from_pem_files(&first.cert, &first.key)?
+        .input_bytes_max(config.input_bytes_max());
+    for pair in pairs {
+        tls = tls.add(&pair.cert, &pair.key)?;
+    }
+    if let Some(roots) = &config.tls.client_ca {
+        let demand = match config.tls.client_auth {
+            ClientAuth::Optional => ClientCertificates::Optional,
+            ClientAuth::Required => ClientCertificates::Required,
+        };
+        tls = tls.client_certificates(roots, demand)?;
+    }
+    Ok(tls.versions(match config.tls.min_version {
+        MinVersion::Tls12 => TlsVersions::Tls12AndTls13,
+        MinVersion::Tls13 => TlsVersions::Tls13,
+    }))
+}
+
+fn proxy_policy(config: &Config) -> ProxyPolicy {
+    let networks = config.proxy_from.clone();
+    let others = match config.proxy_protocol {
+        ProxyMode::Mixed => OtherPeers::Direct,
+        ProxyMode::Off | ProxyMode::Required => OtherPeers::Refused,
+    };
+    if networks.is_empty() {
+        ProxyPolicy::Required
+    } else {
+        ProxyPolicy::RequiredFrom { networks, others }
     }
 }
 
@@ -200,6 +252,7 @@ fn http_config(config: &Config, around: &Surroundings) -> Result<HttpConfig, Box
     http.timeouts.body_bytes_per_second = config.timeouts.body_rate.get();
     http.timeouts.first_request_at_stop = FIRST_REQUEST_AT_STOP;
     http.error_pages = error_pages(config)?;
+    http.compression = compression(config);
     let format = match config.access_log.format {
         AccessLogFormat::Combined => Some(LogFormat::Combined),
         AccessLogFormat::Common => Some(LogFormat::Common),
@@ -214,6 +267,20 @@ fn http_config(config: &Config, around: &Surroundings) -> Result<HttpConfig, Box
         http.access_log = Some(AccessLog::new(sink.clone() as _, format).user_names(names));
     }
     Ok(http)
+}
+
+fn compression(config: &Config) -> Option<Compression> {
+    let chosen = &config.compression;
+    if chosen.enabled == Switch::Off {
+        return None;
+    }
+    let mut compression = Compression::default();
+    compression.brotli = chosen.level(Coding::Brotli);
+    compression.gzip = chosen.level(Coding::Gzip);
+    compression.zstd = chosen.level(Coding::Zstd);
+    compression.bytes_min = chosen.bytes_min.0;
+    compression.bytes_max = chosen.bytes_max.0;
+    Some(compression)
 }
 
 /// A page is kept in memory.

@@ -58,6 +58,21 @@ pub(crate) struct ErrorPage {
     pub(crate) file: PathBuf,
 }
 
+/// A coding that answers are compressed with, and its level: `br:5`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CodingLevel {
+    pub(crate) coding: Coding,
+    pub(crate) level: u32,
+}
+
+/// A content coding, by the name that it has in HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Brotli,
+    Gzip,
+    Zstd,
+}
+
 /// The most loops that make sense on any machine.
 const LOOPS_MAX: usize = 1024;
 
@@ -238,6 +253,37 @@ impl fmt::Display for ErrorPage {
     }
 }
 
+impl FromStr for CodingLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong =
+            || format!("{text:?} is not CODING:LEVEL; write br:0..11, gzip:0..9 or zstd:1..19");
+        let (coding, level) = text.split_once(':').ok_or_else(wrong)?;
+        let (coding, levels) = match coding {
+            "br" => (Coding::Brotli, 0..=11),
+            "gzip" => (Coding::Gzip, 0..=9),
+            "zstd" => (Coding::Zstd, 1..=19),
+            _ => return Err(wrong()),
+        };
+        match level.parse() {
+            Ok(level) if levels.contains(&level) => Ok(Self { coding, level }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for CodingLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let coding = match self.coding {
+            Coding::Brotli => "br",
+            Coding::Gzip => "gzip",
+            Coding::Zstd => "zstd",
+        };
+        write!(f, "{coding}:{}", self.level)
+    }
+}
+
 /// Takes text, and numbers as if they were text.
 struct Written<T>(PhantomData<T>);
 
@@ -272,7 +318,15 @@ macro_rules! read_as_text {
 }
 
 read_as_text!(
-    Span, TimeLimit, Size, Switch, Loops, FileMode, HeaderLine, ErrorPage
+    CodingLevel,
+    ErrorPage,
+    FileMode,
+    HeaderLine,
+    Loops,
+    Size,
+    Span,
+    Switch,
+    TimeLimit
 );
 
 #[cfg(test)]
@@ -335,6 +389,24 @@ mod tests {
                 "X A: b",
                 "X-A: b\r\nc: d",
                 "Content-Length: 5",
+            ],
+        );
+        check::<CodingLevel>(
+            &[
+                ("br:11", "br:11"),
+                ("gzip:0", "gzip:0"),
+                ("zstd:1", "zstd:1"),
+            ],
+            &[
+                "",
+                "br",
+                "br:",
+                "br:12",
+                "gzip:10",
+                "gzip:-1",
+                "zstd:0",
+                "zstd:20",
+                "deflate:1",
             ],
         );
         check::<ErrorPage>(

@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -255,7 +256,7 @@ impl Serve {
     /// Waits until the server has closed all but `count` descriptors: it needs some turns, and
     /// nothing says when they are over.
     pub fn wait_for_descriptors(&self, count: usize) {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while self.open_descriptors() > count {
             assert!(
                 begun.elapsed() < PATIENCE,
@@ -372,6 +373,93 @@ impl Client {
     }
 }
 
+/// Clients that ask without a pause.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Each request on a connection of its own: each must be answered.
+    pub fn start(addr: SocketAddr) -> Self {
+        Self::of(move || {
+            let request = "GET /data.json HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+            assert_eq!(Client::connect(addr).send(request).answer().status, 200);
+        })
+    }
+
+    /// Each calls `ask`, which panics if it fails, again and again.
+    pub fn of(ask: impl Fn() + Clone + Send + 'static) -> Self {
+        let (stop, asked) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let threads = (0..4).map(|_| {
+            let (stop, asked) = (Arc::clone(&stop), Arc::clone(&asked));
+            let ask = ask.clone();
+            thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    ask();
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let threads = threads.collect();
+        Self {
+            stop,
+            asked,
+            threads,
+        }
+    }
+
+    /// Waits until so many more were answered.
+    pub fn wait_for(&self, more: usize) {
+        let wanted = self.asked.load(Ordering::Relaxed) + more;
+        let begun = Instant::now();
+        while self.asked.load(Ordering::Relaxed) < wanted {
+            assert!(begun.elapsed() < PATIENCE, "no answers");
+            thread::yield_now();
+        }
+    }
+
+    /// Ends; answers how many were answered.
+    pub fn end(self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The number in "... process N ...".
+pub fn pid_in(line: &str) -> u32 {
+    let rest = line.split_once("process ").unwrap().1;
+    rest.split(|c: char| !c.is_ascii_digit())
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Where a server says that its metrics are.
+pub fn metrics_addr(serve: &Serve) -> SocketAddr {
+    let line = serve.line_with("metrics are at http://");
+    let url = line.split_once("http://").unwrap().1;
+    url.strip_suffix("/metrics").unwrap().parse().unwrap()
+}
+
+/// The value of a metric without labels.
+pub fn metric(addr: SocketAddr, name: &str) -> f64 {
+    let page = Client::connect(addr).get("/metrics").body;
+    let page = String::from_utf8(page).unwrap();
+    let mut lines = page.lines().filter_map(|line| line.split_once(' '));
+    let found = lines.find(|(found, _)| *found == name);
+    found
+        .unwrap_or_else(|| panic!("{name} in {page}"))
+        .1
+        .parse()
+        .unwrap()
+}
+
 pub fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
@@ -381,6 +469,76 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         let (found, value) = line.split_once(':')?;
         found.eq_ignore_ascii_case(name).then(|| value.trim())
     })
+}
+
+/// A certificate for `name` and 127.0.0.1 that signs itself, and its key.
+pub fn certificate(dir: &Path, name: &str) -> [String; 2] {
+    let path = |kind: &str| dir.join(format!("{kind}.pem")).to_str().unwrap().to_owned();
+    let [cert, key] = [path("cert"), path("key")];
+    let subject = format!("/CN={name}");
+    let made = run(
+        "openssl",
+        &[
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            &subject,
+            "-addext",
+            &format!("subjectAltName=IP:127.0.0.1,DNS:{name}"),
+            "-keyout",
+            &key,
+            "-out",
+            &cert,
+        ],
+    );
+    assert!(made.status.success(), "{made:?}");
+    [cert, key]
+}
+
+/// HAProxy in TCP mode, in front of a server.
+pub struct HaProxy {
+    _program: Program,
+    pub addr: SocketAddr,
+    _dir: TempDir,
+}
+
+impl HaProxy {
+    /// Passes connections on to `server`, which is written as HAProxy wants it; when this returns,
+    /// HAProxy listens.
+    pub fn start(server: &str, options: &str) -> Self {
+        // The port is free again when the listener is gone, and HAProxy is quick to take it.
+        let front = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = front.local_addr().unwrap();
+        drop(front);
+        let dir = TempDir::new("haproxy");
+        let config = dir.0.join("haproxy.cfg");
+        let text = format!(
+            "defaults\n mode tcp\n timeout connect 60s\n timeout client 60s\n timeout server 60s\n\
+             listen front\n bind {addr}\n server windlass {server} {options}\n"
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = Command::new("haproxy");
+        command.args(["-db", "-f"]).arg(&config);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let program = Program::start(&mut command);
+        let begun = Instant::now();
+        while TcpStream::connect(addr).is_err() {
+            assert!(begun.elapsed() < PATIENCE, "HAProxy does not listen");
+            thread::yield_now();
+        }
+        Self {
+            _program: program,
+            addr,
+            _dir: dir,
+        }
+    }
 }
 
 /// A directory that is gone when the test is over.

@@ -19,7 +19,7 @@ pub(super) struct Room {
     taken: AtomicUsize,
     /// Those of each loop.
     loads: Box<[AtomicUsize]>,
-    connections_max: usize,
+    connections_max: AtomicUsize,
     /// Whether there are notes.
     is_awaited: AtomicBool,
     /// The acceptors that wait for room, each with its loop.
@@ -38,7 +38,7 @@ impl Room {
         Self {
             taken: AtomicUsize::new(0),
             loads: (0..loops).map(|_| AtomicUsize::new(0)).collect(),
-            connections_max,
+            connections_max: AtomicUsize::new(connections_max),
             is_awaited: AtomicBool::new(false),
             awaited: Mutex::default(),
         }
@@ -72,11 +72,19 @@ impl Room {
         least.unwrap_or_default()
     }
 
+    /// Changes how many connections there may be. If there are more, those stay.
+    pub(super) fn set_connections_max(&self, connections_max: usize) {
+        self.connections_max
+            .store(connections_max, Ordering::SeqCst);
+        // Who waits looks again: there may be room now.
+        self.tell();
+    }
+
     fn try_take(self: &Arc<Self>, index: usize) -> Option<Place> {
         let taken = self
             .taken
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| {
-                (taken < self.connections_max).then_some(taken + 1)
+                (taken < self.connections_max.load(Ordering::SeqCst)).then_some(taken + 1)
             });
         taken.is_ok().then(|| {
             self.loads[index].fetch_add(1, Ordering::Relaxed);

@@ -65,7 +65,7 @@ struct Shared<V> {
     inner: V,
     policy: ProxyPolicy,
     timeout: Duration,
-    counts: Counts,
+    counts: Arc<Counts>,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +101,9 @@ impl fmt::Display for ProxyReport {
 }
 
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that is older and has sent no header is closed by a stop; one that is not is served,
+/// as its client need not expect that it fails.
+const FRESH_GRACE: Duration = Duration::from_secs(1);
 
 impl<V: Service> ProxyProtocol<V> {
     /// Serves `inner`; the header must come within 5 s.
@@ -116,7 +119,7 @@ impl<V: Service> ProxyProtocol<V> {
             inner,
             policy,
             timeout,
-            counts: Counts::default(),
+            counts: Arc::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -127,6 +130,21 @@ impl<V: Service> ProxyProtocol<V> {
     #[must_use]
     pub fn inner(&self) -> &V {
         &self.shared.inner
+    }
+
+    /// A service to [take the place](crate::models::ServerState::replace_service) of this one, with
+    /// the same time limit. Both count in the same [`ProxyReport`].
+    #[must_use]
+    pub fn successor<W: Service>(&self, inner: W, policy: ProxyPolicy) -> ProxyProtocol<W> {
+        let shared = Shared {
+            inner,
+            policy,
+            timeout: self.shared.timeout,
+            counts: Arc::clone(&self.shared.counts),
+        };
+        ProxyProtocol {
+            shared: Arc::new(shared),
+        }
     }
 
     /// What was done so far.
@@ -193,7 +211,9 @@ impl<V: Service> Service for ProxyProtocol<V> {
             Verdict::Direct => Stage::Open(self.shared.inner.open(&mut local.inner, peer, now)),
             Verdict::NeedsHeader => Stage::Header {
                 peer: *peer,
+                opened: now.monotonic,
                 deadline: now.monotonic + self.shared.timeout,
+                is_stopping: false,
             },
             Verdict::Refused => {
                 count(&self.shared.counts.refused);
@@ -244,9 +264,17 @@ pub struct ProxySession<V: Service> {
 }
 
 enum Stage<S> {
-    Header { peer: Peer, deadline: Instant },
+    Header {
+        peer: Peer,
+        opened: Instant,
+        deadline: Instant,
+        /// Whether a stop was asked for: then the wrapped session is told as it opens.
+        is_stopping: bool,
+    },
     Open(S),
-    Refused { deadline: Instant },
+    Refused {
+        deadline: Instant,
+    },
 }
 
 impl<V: Service> ProxySession<V> {
@@ -286,7 +314,19 @@ impl<V: Service> ProxySession<V> {
             ProxyHeader::Local => peer,
         };
         let session = (cx.local.shared.inner).open(&mut cx.local.inner, &peer, cx.now);
-        self.stage = Stage::Open(session);
+        let before = std::mem::replace(&mut self.stage, Stage::Open(session));
+        if let Stage::Header {
+            is_stopping: true, ..
+        } = before
+        {
+            let next = self.stop(cx);
+            if !matches!(next, Next::Read) {
+                return Progress {
+                    consumed: len,
+                    next,
+                };
+            }
+        }
         let rest = Input {
             bytes: &input.bytes[len..],
             ended: input.ended,
@@ -346,6 +386,9 @@ impl<V: Service> Session for ProxySession<V> {
     fn expire(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         match &mut self.stage {
             Stage::Open(session) => session.expire(&mut inner_of(cx)),
+            Stage::Header {
+                is_stopping: true, ..
+            } => Next::Close,
             Stage::Header { .. } => {
                 count(&cx.local.shared.counts.timeouts);
                 Next::Abort
@@ -357,6 +400,16 @@ impl<V: Service> Session for ProxySession<V> {
     fn stop(&mut self, cx: &mut SessionContext<'_, Self::Local>) -> Next {
         match &mut self.stage {
             Stage::Open(session) => session.stop(&mut inner_of(cx)),
+            Stage::Header {
+                opened,
+                deadline,
+                is_stopping,
+                ..
+            } if cx.now.monotonic < *opened + FRESH_GRACE => {
+                *is_stopping = true;
+                *deadline = (*deadline).min(*opened + FRESH_GRACE);
+                Next::Read
+            }
             Stage::Header { .. } | Stage::Refused { .. } => Next::Close,
         }
     }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use windlass::models::{
     Accepting, BindError, ConnectionPhase, CutConnection, Dealing, Limits, LoopHandle, MultiLoop,
@@ -347,6 +348,69 @@ fn a_service_is_replaced_under_open_sessions() {
         drop((first, second));
         let report = ended.recv_timeout(PATIENCE).unwrap();
         assert_eq!((report.accepted, report.panics), (2, 0));
+    });
+}
+
+/// More room lets those in that wait, less cuts nobody.
+#[test]
+fn limits_are_changed_while_the_server_runs() {
+    guarded("limits_are_changed_while_the_server_runs", || {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let few = |connections_max| Limits {
+            connections_max,
+            ..Limits::default()
+        };
+        thread::spawn(move || {
+            let service = NumberedService {
+                number: 1,
+                settled: None,
+            };
+            let builder = SingleLoop::builder(Arc::new(service)).limits(few(1));
+            let mut server = builder.listen(addr_of_any()).build().unwrap();
+            let addr = server.local_addrs()[0];
+            tell.send((addr, server.handles(), server.stop_handle()))
+                .unwrap();
+            end.send(server.run().unwrap()).unwrap();
+        });
+        let (addr, handles, stop) = told.recv_timeout(PATIENCE).unwrap();
+        let set = |limits: Limits| {
+            let (done, is_done) = mpsc::channel();
+            handles[0]
+                .post(move |state, _| {
+                    state.set_limits(limits);
+                    done.send((*state.limits(), state.open_connections()))
+                        .unwrap();
+                })
+                .unwrap();
+            is_done.recv_timeout(PATIENCE).unwrap()
+        };
+        let mut first = Client::connect(addr);
+        assert_eq!(first.ask(""), "1 101");
+        let mut second = Client::connect(addr);
+        second.send("\n");
+        let (limits, open) = set(Limits {
+            input_bytes_max: 1 << 20,
+            linger_timeout: Duration::from_millis(1),
+            ..few(2)
+        });
+        assert_eq!((limits.input_bytes_max, open), (1 << 20, 1));
+        assert_eq!(limits.linger_timeout, Duration::from_millis(1));
+        assert_eq!(second.line(), "1 102");
+        let (limits, open) = set(few(1));
+        assert_eq!((limits.connections_max, open), (1, 2));
+        assert_eq!(limits.input_bytes_max, 1 << 20, "it does not get smaller");
+        let mut third = Client::connect(addr);
+        third.send("\n");
+        assert_eq!(
+            (first.ask(""), second.ask("")),
+            ("1 103".into(), "1 104".into())
+        );
+        drop((first, second));
+        assert_eq!(third.line(), "1 105");
+        stop.stop().unwrap();
+        drop(third);
+        assert_eq!(ended.recv_timeout(PATIENCE).unwrap().accepted, 3);
     });
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, Command, ValueEnum};
 
-use super::{Config, DEFAULT_LISTEN};
+use super::{CertificateConfig, Config, DEFAULT_LISTEN};
 use crate::serve::args::ServeArguments;
 use crate::serve::units::Loops;
 
@@ -76,10 +76,25 @@ pub(crate) fn to_toml(config: &Config) -> String {
     );
     page.set("cache", "file_cache", quote(files.cache));
 
+    page.section("compression");
+    let compression = &config.compression;
+    page.set("enabled", "compress", compression.enabled);
+    page.list("codings", "compress_coding", &compression.codings, &"br:5");
+    page.set("bytes_min", "compress_min", quote(compression.bytes_min));
+    page.set("bytes_max", "compress_max", quote(compression.bytes_max));
+
     page.section("tls");
     let paths = |path: &Option<_>| path.as_deref().map(self::path);
-    page.option("cert", "tls_cert", paths(&config.tls.cert), "cert.pem");
-    page.option("key", "tls_key", paths(&config.tls.key), "key.pem");
+    let tls = &config.tls;
+    page.certificates(&tls.certificates);
+    page.set("min_version", "tls_min_version", variant(tls.min_version));
+    page.option(
+        "client_ca",
+        "tls_client_ca",
+        paths(&tls.client_ca),
+        "clients.pem",
+    );
+    page.set("client_auth", "tls_client_auth", variant(tls.client_auth));
 
     page.section("basic_auth");
     page.option(
@@ -179,6 +194,23 @@ impl Page {
         }
     }
 
+    /// Pairs, each an inline table.
+    fn certificates(&mut self, pairs: &[CertificateConfig]) {
+        self.comment("tls_cert");
+        if pairs.is_empty() {
+            self.line(format_args!(
+                "# certificates = [{{ cert = \"cert.pem\", key = \"key.pem\" }}]"
+            ));
+            return;
+        }
+        let pairs = pairs.iter().map(|pair| {
+            let (cert, key) = (path(&pair.cert), path(&pair.key));
+            format!("{{ cert = {cert}, key = {key} }}")
+        });
+        let pairs: Vec<_> = pairs.collect();
+        self.line(format_args!("certificates = [{}]", pairs.join(", ")));
+    }
+
     /// The flag's help, and the choices that it has.
     fn comment(&mut self, flag: &str) {
         let mut found = self.flags.get_arguments();
@@ -186,7 +218,8 @@ impl Page {
             .find(|argument| argument.get_id() == flag)
             .expect("each key has its flag");
         let mut help = argument
-            .get_help()
+            .get_long_help()
+            .or_else(|| argument.get_help())
             .map_or_else(String::new, ToString::to_string);
         if !help.ends_with('.') {
             help.push('.');

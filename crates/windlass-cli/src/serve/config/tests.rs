@@ -49,6 +49,13 @@ fn defaults_are_those_of_the_libraries() {
         config.timeouts.body_rate.get(),
         http.timeouts.body_bytes_per_second
     );
+    let compression = windlass_http::Compression::default();
+    let ours = &config.compression;
+    assert_eq!(ours.level(Coding::Brotli), compression.brotli);
+    assert_eq!(ours.level(Coding::Gzip), compression.gzip);
+    assert_eq!(ours.level(Coding::Zstd), compression.zstd);
+    assert_eq!(ours.bytes_min.0, compression.bytes_min);
+    assert_eq!(ours.bytes_max.0, compression.bytes_max);
     let cache = windlass_http::FileCache::default();
     assert_eq!(config.files.cache.0, cache.bytes_max as u64);
     let limits = windlass::models::Limits::default();
@@ -70,6 +77,7 @@ fn the_help_names_each_default() {
         if let Some((key, value)) = line.split_once(" = ") {
             let value = value.trim_matches(['"', '[', ']']);
             let value = if value == "false" { "off" } else { value };
+            let value = value.replace("\", \"", ", ");
             let says = comment.contains(&format!("Default: {value}."));
             assert!(says || key == "dir", "{key}: {comment}");
         }
@@ -94,8 +102,18 @@ const ALL: &[&str] = &[
     "--precompressed",
     "--cache-control=no-cache",
     "--file-cache=0",
+    "--compress",
+    "--compress-coding=zstd:3",
+    "--compress-coding=gzip:1",
+    "--compress-min=1",
+    "--compress-max=2KiB",
     "--tls-cert=c",
     "--tls-key=k",
+    "--tls-cert=d",
+    "--tls-key=l",
+    "--tls-min-version=1.3",
+    "--tls-client-ca=ca",
+    "--tls-client-auth=optional",
     "--loops=auto",
     "--slow-handler=off",
     "--basic-auth=h",
@@ -185,6 +203,10 @@ fn contradictions_are_refused() {
     for line in [
         &["--tls-cert=a"][..],
         &["--tls-key=a"],
+        &["--tls-cert=a", "--tls-key=b", "--tls-cert=c"],
+        &["--tls-client-ca=a"],
+        &["--compress-coding=br:1", "--compress-coding=br:2"],
+        &["--compress-min=2", "--compress-max=1"],
         &["--proxy-protocol=mixed"],
         &["--proxy-from=10.0.0.0/8"],
         &["--healthz=ok"],
@@ -195,6 +217,30 @@ fn contradictions_are_refused() {
     ] {
         assert!(Config::gather(&flags(line)).is_err(), "{line:?}");
     }
+}
+
+#[test]
+fn certificates_may_be_tables_and_flags_replace_them_all() {
+    let mut config = Config::parse(
+        "[tls]\nmin_version = \"1.3\"\n[[tls.certificates]]\ncert = \"a\"\nkey = \"b\"\n\
+         [[tls.certificates]]\ncert = \"c\"\nkey = \"/d\"\n",
+    )
+    .ok()
+    .unwrap();
+    config.resolve(Path::new("/etc"));
+    let pair = |cert: &str, key: &str| CertificateConfig {
+        cert: cert.into(),
+        key: key.into(),
+    };
+    let both = [pair("/etc/a", "/etc/b"), pair("/etc/c", "/d")];
+    assert_eq!(config.tls.certificates, both);
+    flags(&["--tls-key=k", "--tls-cert=c"]).apply(&mut config);
+    assert_eq!(config.tls.certificates, [pair("c", "k")]);
+    assert_eq!(config.tls.min_version, MinVersion::Tls13);
+    let half = Config::parse("[[tls.certificates]]\ncert = \"a\"\n")
+        .err()
+        .unwrap();
+    assert!(half.message.contains("`key`"), "{}", half.message);
 }
 
 #[test]

@@ -74,6 +74,7 @@ impl Page {
             |said| said.as_ref().map(|said| said.slow_handlers),
         );
         self.tls(loops);
+        self.proxy(loops);
     }
 
     fn connections(&mut self, loops: &[Option<Snapshot>]) {
@@ -171,6 +172,16 @@ impl Page {
                 "TLS handshakes that took too long.",
                 report.handshake_timeouts,
             ),
+            (
+                "plain_http",
+                "Connections that spoke clear-text HTTP and were told so.",
+                report.plain_http,
+            ),
+            (
+                "protocol_errors",
+                "Connections that ended by an error of TLS after the handshake.",
+                report.protocol_errors,
+            ),
         ] {
             self.single(
                 &format!("windlass_tls_{name}_total"),
@@ -178,6 +189,34 @@ impl Page {
                 help,
                 count,
             );
+        }
+    }
+
+    /// What became of PROXY headers, in all loops together.
+    fn proxy(&mut self, loops: &[Option<Snapshot>]) {
+        let Some(report) = loops.iter().flatten().find_map(|said| said.proxy) else {
+            return;
+        };
+        for (name, help, count) in [
+            ("headers", "Connections with a good header.", report.headers),
+            (
+                "malformed",
+                "Connections that were closed for want of a good header.",
+                report.malformed,
+            ),
+            (
+                "refused",
+                "Connections that were closed for where they came from.",
+                report.refused,
+            ),
+            (
+                "timeouts",
+                "Connections whose header did not come in time.",
+                report.timeouts,
+            ),
+        ] {
+            let name = format!("windlass_proxy_{name}_total");
+            self.single(&name, Kind::Counter, help, count);
         }
     }
 

@@ -33,7 +33,7 @@ const SLICES: usize = 16;
 /// A head waits for no more than this to leave with it.
 const FOLLOWS_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of files sent in one call: others must have their turn.
-const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
+const FILE_BYTES_MAX: u64 = 512 * 1024;
 
 /// Writes as much of `output` as `socket` takes.
 pub(super) fn flush(
@@ -66,7 +66,7 @@ pub(super) fn flush(
                     return Ok(Flushed::Yielded);
                 }
                 let mut offset = offset;
-                // At most 2 MiB, so it fits.
+                // At most the budget, so it fits.
                 let sent = file::send_file(socket, file.as_fd(), &mut offset, asked as usize)
                     .map_err(|_| FlushError::Socket)?;
                 if sent == Some(0) {

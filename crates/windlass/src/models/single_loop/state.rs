@@ -319,6 +319,30 @@ impl<V: Service> ServerState<V> {
         self.watch_turns(cx);
     }
 
+    /// Has this loop obey other limits; to be called in each loop of a server, with the same ones.
+    ///
+    /// Connections that are beyond a smaller [`Limits::connections_max`] stay, and none is accepted
+    /// until there are fewer. A time limit that runs ends as it was set; the next is the new one.
+    /// [`Limits::output`] stays as it was, and [`Limits::input_bytes_max`] does not get smaller:
+    /// connections may hold as much already.
+    pub fn set_limits(&mut self, limits: Limits) {
+        if limits.input_bytes_max > self.input.len() {
+            self.input = vec![0; limits.input_bytes_max].into_boxed_slice();
+        }
+        self.limits = Limits {
+            output: self.limits.output,
+            input_bytes_max: self.input.len(),
+            ..limits
+        };
+        self.group.room.set_connections_max(limits.connections_max);
+    }
+
+    /// The limits that this loop obeys.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Duplicates the sockets that this loop accepts from, to hand them on: to a program that takes
     /// this one's place, say. One from which several loops accept is told by one of them. None
     /// when the server stops.
