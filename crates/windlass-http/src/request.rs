@@ -83,7 +83,7 @@ impl<'a> HeaderLines<'a> {
 pub struct Request<'a> {
     pub(crate) head: &'a Head<'a>,
     pub(crate) lines: HeaderLines<'a>,
-    pub(crate) peer: Peer,
+    pub(crate) peer: &'a Peer,
     pub(crate) now: Now,
     /// What a job has found out about it.
     pub(crate) carried: Option<&'a (dyn Any + Send)>,
@@ -222,7 +222,7 @@ impl<'a> Request<'a> {
     /// Whom the request came from.
     #[must_use]
     pub fn peer(&self) -> Peer {
-        self.peer
+        *self.peer
     }
 
     /// What the work of [`Responder::again_after`](crate::Responder::again_after) returned, if the

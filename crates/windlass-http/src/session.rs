@@ -246,7 +246,15 @@ impl<H: Handler> Session for HttpSession<H> {
                 }
             }
             match self.step(cx, rest, input.ended) {
-                Step::Consumed(count) => consumed += count,
+                Step::Consumed(count) => {
+                    consumed += count;
+                    let waits = matches!(self.phase, Phase::Head) && !cx.output.is_full();
+                    if waits && consumed == input.bytes.len() && !input.ended {
+                        // Nearly always: spares a step that finds nothing.
+                        self.wait_for(WaitsFor::Idle, cx);
+                        break Next::Read;
+                    }
+                }
                 Step::NeedsInput if !input.ended => break Next::Read,
                 // What is complete was answered; the rest will never be (RFC 9112 section 8).
                 Step::NeedsInput | Step::Over => {

@@ -36,9 +36,6 @@ impl<H: Handler> HttpSession<H> {
         let Some(&first) = input.first() else {
             return self.wait_for(WaitsFor::Idle, cx);
         };
-        if !is_token_byte(first) {
-            return self.blank_line(cx, input);
-        }
         let window = &input[..input.len().min(head_bytes)];
         let known_heads = &cx.local.known_heads;
         if let Some((head, known)) =
@@ -52,6 +49,9 @@ impl<H: Handler> HttpSession<H> {
                 index: known.index,
             };
             return self.answer(cx, &head, lines, head_len);
+        }
+        if !is_token_byte(first) {
+            return self.blank_line(cx, input);
         }
         let Some(lines_len) = last_line_end(window, self.scanned_bytes as usize) else {
             return self.incomplete_head(cx, window);
@@ -139,7 +139,7 @@ impl<H: Handler> HttpSession<H> {
         let request = Request {
             head,
             lines: lines.resolve(known_heads),
-            peer: self.peer,
+            peer: &self.peer,
             now: cx.now,
             carried: carried.as_deref().map(|carried| &**carried),
             route: None,

@@ -7,7 +7,7 @@ use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use windlass_core::EventId;
+use windlass_core::{EventId, Instant};
 use windlass_sys::clock;
 
 use crate::event_loop::config::HandlerTimes;
@@ -143,12 +143,13 @@ impl GoldenRule {
 
     /// Handlers start to run.
     #[inline]
-    pub(super) fn begin(&mut self) {
+    pub(super) fn begin(&mut self, known: Option<Instant>) {
         if self.times.is_some() {
             self.last_ns = clock::monotonic_ns();
             self.began_ns = self.last_ns;
         } else if self.limit_ns != u64::MAX {
-            self.last_ns = clock::monotonic_coarse_ns();
+            // A time just read is within a tick of the coarse one, and costs nothing.
+            self.last_ns = known.map_or_else(clock::monotonic_coarse_ns, Instant::as_nanos);
             self.began_ns = self.last_ns;
         }
     }
@@ -156,7 +157,7 @@ impl GoldenRule {
     /// How long the handlers took that are back since [`begin`](Self::begin), in whole ticks; zero
     /// if the check is off.
     pub(super) fn first_ns(&self) -> u64 {
-        self.last_ns - self.began_ns
+        self.last_ns.saturating_sub(self.began_ns)
     }
 
     /// A handler is back.

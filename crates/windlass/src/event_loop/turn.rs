@@ -128,7 +128,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
 
     fn dispatch_all(&mut self, turn: &mut Turn, state: &mut S) {
         let mut calls = 0_u32;
-        self.golden_rule.begin();
+        self.golden_rule.begin(self.now);
         let mut woke = None;
         loop {
             let now = if self.engine.needs_time(turn) {
@@ -282,7 +282,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
                 continue;
             };
             let happened = Happened::nothing(event);
-            self.golden_rule.begin();
+            self.golden_rule.begin(None);
             self.running_hook = Some(id);
             let result = self.call(&mut payload, state, event, happened);
             self.running_hook = None;

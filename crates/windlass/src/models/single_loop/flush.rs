@@ -33,7 +33,7 @@ const SLICES: usize = 16;
 /// A head waits for no more than this to leave with it.
 const FOLLOWS_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of files sent in one call: others must have their turn.
-const FILE_BYTES_MAX: u64 = 512 * 1024;
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Writes as much of `output` as `socket` takes.
 pub(super) fn flush(

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{self, Rc};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use windlass_core::{Disposition, EventId, Instant, Trigger, WatcherId};
 use windlass_sys::clock;
@@ -87,7 +86,7 @@ struct WallClock {
     unix_ms: u64,
 }
 
-const WALL_CLOCK_MAX_AGE: Duration = Duration::from_secs(1);
+const WALL_CLOCK_MAX_AGE_NS: u64 = 1_000_000_000;
 
 impl<V: Service> ServerState<V> {
     pub(super) fn new(parts: LoopParts<V>, trigger: Trigger, wake_flag: Arc<WakeFlag>) -> Self {
@@ -410,8 +409,10 @@ impl<V: Service> ServerState<V> {
     #[inline]
     pub(super) fn now(&mut self, reactor: &mut Reactor<'static, Self>) -> Now {
         let monotonic = reactor.now();
-        let age = monotonic.saturating_since(self.wall.read_at);
-        if age >= WALL_CLOCK_MAX_AGE || self.wall.unix_ms == 0 {
+        let age_ns = monotonic
+            .as_nanos()
+            .saturating_sub(self.wall.read_at.as_nanos());
+        if age_ns >= WALL_CLOCK_MAX_AGE_NS || self.wall.unix_ms == 0 {
             self.wall = WallClock {
                 read_at: monotonic,
                 unix_ms: clock::realtime_unix_ms(),
@@ -421,10 +422,9 @@ impl<V: Service> ServerState<V> {
                 unix_ms: self.wall.unix_ms,
             };
         }
-        // Less than a second.
         Now {
             monotonic,
-            unix_ms: self.wall.unix_ms + u64::from(age.subsec_millis()),
+            unix_ms: self.wall.unix_ms + age_ns / 1_000_000,
         }
     }
 }
