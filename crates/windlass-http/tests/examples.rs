@@ -55,9 +55,8 @@ impl Example {
 
     /// Ends it as Ctrl-C does; it must end well.
     fn interrupt(mut self) {
-        let pid = self.child.id().to_string();
-        let killed = Command::new("kill").args(["-INT", &pid]).status();
-        assert!(killed.expect("kill").success());
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("read");
         assert!(rest.contains(" connections, "), "{rest}");
