@@ -49,21 +49,22 @@ pub(crate) struct Target<'a> {
     pub(crate) authority: Option<&'a [u8]>,
 }
 
-/// The header lines of a request: parsed, or known from before.
+/// The header lines of a request: parsed, or known from before. Names and values are of the input,
+/// for `'a`; where they lie in a known section is looked up in `'k`.
 #[derive(Clone, Copy)]
-pub(crate) enum HeaderLines<'a> {
+pub(crate) enum HeaderLines<'a, 'k> {
     Known {
         section: &'a [u8],
-        fields: &'a [Field],
+        fields: &'k [Field],
     },
     Parsed(&'a [Header<'a>]),
 }
 
-impl<'a> HeaderLines<'a> {
+impl<'a, 'k> HeaderLines<'a, 'k> {
     /// Names, which are tokens, and values in order.
     #[inline]
-    fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let (section, fields, headers): (&'a [u8], &'a [Field], &'a [Header<'a>]) = match self {
+    fn iter(self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a, 'k> {
+        let (section, fields, headers): (&'a [u8], &'k [Field], &'a [Header<'a>]) = match self {
             Self::Known { section, fields } => (section, fields, &[]),
             Self::Parsed(headers) => (&[], &[], headers),
         };
@@ -75,6 +76,14 @@ impl<'a> HeaderLines<'a> {
             .map(|header| (header.name.as_bytes(), header.value));
         known.chain(parsed)
     }
+
+    /// The value of the first header called `name`, in any case.
+    #[inline]
+    pub(crate) fn header(self, name: &str) -> Option<&'a [u8]> {
+        self.iter()
+            .find(|(key, _)| key.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
 }
 
 /// The head of a request: it keeps to the grammar, its framing is understood.
@@ -82,7 +91,7 @@ impl<'a> HeaderLines<'a> {
 /// Copy out what must live longer than the call.
 pub struct Request<'a> {
     pub(crate) head: &'a Head<'a>,
-    pub(crate) lines: HeaderLines<'a>,
+    pub(crate) lines: HeaderLines<'a, 'a>,
     pub(crate) peer: &'a Peer,
     pub(crate) now: Now,
     /// What a job has found out about it.
@@ -185,10 +194,7 @@ impl<'a> Request<'a> {
     /// The value of the first header called `name`, in any case.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        self.lines
-            .iter()
-            .find(|(key, _)| key.eq_ignore_ascii_case(name.as_bytes()))
-            .map(|(_, value)| value)
+        self.lines.header(name)
     }
 
     /// The values of all headers called `name`, in any case and in order.

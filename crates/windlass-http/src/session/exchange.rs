@@ -338,28 +338,13 @@ enum Lines<'a> {
 
 impl<'a> Lines<'a> {
     #[inline]
-    fn resolve(self, known_heads: &'a KnownHeads) -> HeaderLines<'a> {
+    fn resolve<'k>(self, known_heads: &'k KnownHeads) -> HeaderLines<'a, 'k> {
         match self {
             Self::Known { section, index } => HeaderLines::Known {
                 section,
                 fields: known_heads.fields(index),
             },
             Self::Parsed(headers) => HeaderLines::Parsed(headers),
-        }
-    }
-
-    /// The value of the first header called `name`; it is of the input.
-    fn header(self, known_heads: &KnownHeads, name: &str) -> Option<&'a [u8]> {
-        match self {
-            Self::Known { section, index } => known_heads
-                .fields(index)
-                .iter()
-                .find(|field| field.name(section).eq_ignore_ascii_case(name.as_bytes()))
-                .map(|field| field.value(section)),
-            Self::Parsed(headers) => headers
-                .iter()
-                .find(|header| header.name.eq_ignore_ascii_case(name))
-                .map(|header| header.value),
         }
     }
 }
@@ -398,11 +383,12 @@ fn logged_request<'a>(
     lines: Lines<'a>,
     known_heads: &KnownHeads,
 ) -> LoggedRequest<'a> {
+    let lines = lines.resolve(known_heads);
     LoggedRequest {
         line: Some((head.method.name(), head.raw_target, head.version.name())),
-        authorization: lines.header(known_heads, "authorization"),
-        host: lines.header(known_heads, "host"),
-        referer: lines.header(known_heads, "referer"),
-        user_agent: lines.header(known_heads, "user-agent"),
+        authorization: lines.header("authorization"),
+        host: lines.header("host"),
+        referer: lines.header("referer"),
+        user_agent: lines.header("user-agent"),
     }
 }
