@@ -1,50 +1,13 @@
 //! A keep-alive request with a fixed answer allocates nothing.
 
-#![allow(
-    unsafe_code,
-    reason = "a global allocator that counts is unsafe to write"
-)]
+#[path = "common/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use counting::{allocations, count_this_thread};
 use windlass::session::{
     Input, Next, Notifier, Now, Output, Peer, Service, Session, SessionContext, Wakeups,
 };
 use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: all is handed to the system's allocator; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn fixed_answer_on_a_kept_connection_allocates_nothing() {
@@ -81,9 +44,10 @@ fn fixed_answer_on_a_kept_connection_allocates_nothing() {
     };
     ask();
 
-    let before = ALLOCATIONS.with(Cell::get);
+    count_this_thread();
+    let before = allocations();
     for _ in 0..1000 {
         ask();
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
 }

@@ -1,50 +1,13 @@
 //! A prepared request on a kept connection allocates nothing.
 
-#![allow(
-    unsafe_code,
-    reason = "a global allocator that counts is unsafe to write"
-)]
+#[path = "common/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
+use counting::{allocations, count_this_thread};
 use windlass::session::{Input, Output};
 use windlass_http::client::{
     ClientConnection, ClientNext, ClientRequest, Flow, ResponseLimits, ResponseSink, Reuse,
 };
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-fn count() {
-    ALLOCATIONS.with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: all is handed to the system's allocator; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Counts bytes, as a load generator does.
 struct Count(u64);
@@ -86,10 +49,11 @@ fn a_prepared_request_and_its_response_allocate_nothing() {
         assert_eq!(progress.consumed, bytes.len());
     };
     answers.iter().for_each(|answer| ask(answer));
-    let before = ALLOCATIONS.with(Cell::get);
+    count_this_thread();
+    let before = allocations();
     for _ in 0..1000 {
         answers.iter().for_each(|answer| ask(answer));
     }
-    assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert_eq!(count.0, 2002 * 5);
 }

@@ -1,59 +1,16 @@
 //! A whole server on one loop: kept connections with a fixed answer allocate nothing.
 
-#![allow(
-    unsafe_code,
-    reason = "a global allocator that counts is unsafe to write"
-)]
+#[path = "common/counting.rs"]
+mod counting;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use counting::{allocations, count_this_thread};
 use windlass::models::SingleLoop;
 use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
-
-struct Counting;
-
-/// Allocations of threads that count.
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static COUNTS: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    // A thread that ends has no such flag any more, and does not count.
-    if COUNTS.try_with(Cell::get).unwrap_or(false) {
-        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-// SAFETY: all is handed to the system's allocator; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn a_kept_connection_with_a_fixed_answer_allocates_nothing_in_the_whole_server() {
@@ -67,7 +24,7 @@ fn a_kept_connection_with_a_fixed_answer_allocates_nothing_in_the_whole_server()
         let mut server = builder.build().expect("build");
         let started = (server.local_addrs()[0], server.stop_handle());
         send.send(started).expect("the test waits");
-        COUNTS.set(true);
+        count_this_thread();
         server.run().expect("run")
     });
     let (addr, stop) = started.recv().expect("it starts");
@@ -93,9 +50,9 @@ fn a_kept_connection_with_a_fixed_answer_allocates_nothing_in_the_whole_server()
     };
     // Tables and buffers grow, and timers go round the wheel's first buckets.
     ask_all(500);
-    let before = ALLOCATIONS.load(Ordering::SeqCst);
+    let before = allocations();
     ask_all(500);
-    let during = ALLOCATIONS.load(Ordering::SeqCst) - before;
+    let during = allocations() - before;
     assert_eq!(during, 0, "allocations in 8000 requests");
     stop.stop().expect("it runs");
     drop(clients);

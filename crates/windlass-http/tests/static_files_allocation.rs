@@ -1,63 +1,19 @@
 //! A whole server on one loop: kept connections with cached files allocate nothing.
 
-#![allow(
-    unsafe_code,
-    reason = "a global allocator that counts is unsafe to write"
-)]
-
 mod common;
+#[path = "common/counting.rs"]
+mod counting;
 mod site;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
+use counting::{allocations, count_this_thread};
 use site::{Site, set_modified};
 use windlass::models::SingleLoop;
 use windlass_http::{HttpConfig, HttpService, Precompressed};
-
-struct Counting;
-
-/// Allocations of threads that count.
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-thread_local! {
-    static COUNTS: Cell<bool> = const { Cell::new(false) };
-}
-
-fn count() {
-    // A thread that ends has no such flag any more, and does not count.
-    if COUNTS.try_with(Cell::get).unwrap_or(false) {
-        ALLOCATIONS.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-// SAFETY: all is handed to the system's allocator; the counter does not allocate.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps to the contract of `dealloc`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller keeps to the contract of `realloc`.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// Sends `request` on each connection and reads the answers to their known end.
 fn ask_all(clients: &mut [TcpStream], request: &[u8], answer_len: usize, rounds: usize) {
@@ -108,7 +64,7 @@ fn a_kept_connection_with_cached_files_allocates_nothing_in_the_whole_server() {
         let mut server = builder.build().expect("build");
         let started = (server.local_addrs()[0], server.stop_handle());
         send.send(started).expect("the test waits");
-        COUNTS.set(true);
+        count_this_thread();
         server.run().expect("run")
     });
     let (addr, stop) = started.recv().expect("it starts");
@@ -128,9 +84,9 @@ fn a_kept_connection_with_cached_files_allocates_nothing_in_the_whole_server() {
         let mut during = 0;
         // Tables and buffers grow, and timers go round the wheel's first buckets.
         for rounds in [200, 200, 200] {
-            let before = ALLOCATIONS.load(Ordering::SeqCst);
+            let before = allocations();
             ask_all(&mut clients, headers.as_bytes(), len, rounds);
-            during = ALLOCATIONS.load(Ordering::SeqCst) - before;
+            during = allocations() - before;
         }
         assert_eq!(during, 0, "allocations in 3200 requests: {headers}");
     }
