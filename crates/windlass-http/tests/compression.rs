@@ -8,11 +8,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use common::{Answer, Connection, answers};
+use common::{AllMethods, Answer, Connection, answers};
 use proptest::prelude::*;
 use windlass_http::{
-    Answered, BodyWriter, Compression, Handler, HttpConfig, HttpService, Method, Methods, Produced,
-    Request, Responder, Response, ResponseError, Status,
+    Answered, BodyWriter, Compression, Handler, HttpConfig, HttpService, Method, Produced, Request,
+    Responder, Response, ResponseError, Status,
 };
 
 /// Text of `len` bytes that shrinks.
@@ -318,19 +318,8 @@ fn later_requests_wait_for_the_job_and_the_connection_goes_on() {
 
 #[test]
 fn answers_of_jobs_and_to_bodies_are_compressed_too() {
-    struct Late;
-    impl Handler for Late {
-        type Local = ();
-        fn local(&self) {}
-        fn methods(&self) -> Methods {
-            Methods::GET_HEAD.with(Method::Post)
-        }
-        fn handle(
-            &self,
-            (): &mut (),
-            request: &Request<'_>,
-            response: Responder<'_>,
-        ) -> Result<Answered, ResponseError> {
+    let late = || {
+        AllMethods(|request: &Request<'_>, response: Responder<'_>| {
             let made = |body: Vec<u8>| {
                 let response = Response::new(Status::OK).header("Content-Type", "text/plain");
                 response.expect("valid").body(body)
@@ -341,11 +330,11 @@ fn answers_of_jobs_and_to_bodies_are_compressed_too() {
                 }),
                 _ => response.job(move || made(text(5000))),
             })
-        }
-    }
-    let answer = ask(Late, "GET / HTTP/1.1", GZIP);
+        })
+    };
+    let answer = ask(late(), "GET / HTTP/1.1", GZIP);
     assert_eq!(decompress(Some("gzip"), &answer.body), text(5000));
-    let service = HttpService::new(Late, config());
+    let service = HttpService::new(late(), config());
     let mut connection = Connection::open(&service);
     connection.feed(
         b"POST / HTTP/1.1\r\nHost: h\r\nAccept-Encoding: gzip\r\nContent-Length: 2\r\n\r\nhi",

@@ -3,40 +3,21 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Connection, answers};
-use windlass_http::{
-    Answered, Handler, HttpConfig, HttpService, Method, Methods, Request, Responder, Response,
-    ResponseError, Status,
-};
+use common::{AllMethods, Connection, answers};
+use windlass_http::{Handler, HttpConfig, HttpService, Request, Responder, Response, Status};
 
 /// Answers by a function that knows nothing of ours.
-struct Foreign(fn(http::Request<Bytes>) -> http::Response<Vec<u8>>);
-
-impl Handler for Foreign {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn methods(&self) -> Methods {
-        Methods::GET_HEAD.with(Method::Post)
-    }
-
-    fn handle(
-        &self,
-        (): &mut (),
-        request: &Request<'_>,
-        response: Responder<'_>,
-    ) -> Result<Answered, ResponseError> {
+fn foreign(answer: fn(http::Request<Bytes>) -> http::Response<Vec<u8>>) -> impl Handler {
+    AllMethods(move |request: &Request<'_>, response: Responder<'_>| {
         let Ok(request) = request.to_http() else {
             return Ok(response.respond(Response::text(Status::BAD_REQUEST, "no URI")));
         };
-        let answer = self.0;
         Ok(response.collect(move |body, response| {
             let answer = answer(request.map(|()| body)).try_into();
             let failed = |error| Response::text(Status::INTERNAL_SERVER_ERROR, error);
             Ok(response.respond(answer.unwrap_or_else(failed)))
         }))
-    }
+    })
 }
 
 fn describe(request: http::Request<Bytes>) -> http::Response<Vec<u8>> {
@@ -53,7 +34,7 @@ fn describe(request: http::Request<Bytes>) -> http::Response<Vec<u8>> {
 
 #[test]
 fn request_and_body_arrive_and_the_connection_goes_on() {
-    let service = HttpService::new(Foreign(describe), HttpConfig::default());
+    let service = HttpService::new(foreign(describe), HttpConfig::default());
     let mut connection = Connection::open(&service);
     connection.feed(
         b"POST /a?b=c HTTP/1.1\r\nHost: h\r\nX-A: 1\r\nx-a: 2\r\nContent-Length: 2\r\n\r\nhi",
@@ -70,7 +51,7 @@ fn request_and_body_arrive_and_the_connection_goes_on() {
 #[test]
 fn answer_without_counterpart_is_500() {
     let service = HttpService::new(
-        Foreign(|_| {
+        foreign(|_| {
             let mut response = http::Response::new(vec![]);
             *response.status_mut() = http::StatusCode::SWITCHING_PROTOCOLS;
             response

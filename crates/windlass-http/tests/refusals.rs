@@ -5,16 +5,12 @@ mod common;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use common::Connection;
+use common::{AllMethods, Connection, open};
 use windlass::session::Service;
 use windlass_http::{
-    AccessLog, BodySink, BodyWriter, HttpConfig, HttpService, LogFormat, Method, Methods, Produced,
-    Request, Responder, Response, Status,
+    AccessLog, Answered, BodySink, BodyWriter, HttpConfig, HttpService, LogFormat, Method,
+    Produced, Request, Responder, Response, ResponseError, Status,
 };
-use windlass_http::{Answered, Handler, ResponseError};
-
-/// Refuses each body with a stream; breaks each other answer off.
-struct Breaks;
 
 struct Refuses;
 
@@ -35,45 +31,31 @@ impl BodySink for Refuses {
     }
 }
 
-impl Handler for Breaks {
-    type Local = ();
-
-    fn local(&self) {}
-
-    fn methods(&self) -> Methods {
-        Methods::GET_HEAD.with(Method::Post)
+/// Refuses each body with a stream; breaks each other answer off.
+fn breaks(request: &Request<'_>, response: Responder<'_>) -> Result<Answered, ResponseError> {
+    if request.method() == Method::Post {
+        return Ok(response.receive(Refuses, |_, _, response| {
+            Ok(response.start(Status::OK).empty())
+        }));
     }
-
-    fn handle(
-        &self,
-        (): &mut (),
-        request: &Request<'_>,
-        response: Responder<'_>,
-    ) -> Result<Answered, ResponseError> {
-        if request.method() == Method::Post {
-            return Ok(response.receive(Refuses, |_, _, response| {
-                Ok(response.start(Status::OK).empty())
-            }));
-        }
-        let mut calls = 0;
-        Ok(response
-            .start(Status::OK)
-            .stream(move |body: &mut BodyWriter<'_, '_>| {
-                body.push(b"part");
-                calls += 1;
-                if calls == 2 {
-                    Produced::Failed
-                } else {
-                    Produced::More
-                }
-            }))
-    }
+    let mut calls = 0;
+    Ok(response
+        .start(Status::OK)
+        .stream(move |body: &mut BodyWriter<'_, '_>| {
+            body.push(b"part");
+            calls += 1;
+            if calls == 2 {
+                Produced::Failed
+            } else {
+                Produced::More
+            }
+        }))
 }
 
 #[test]
 fn a_refusal_that_is_a_stream_is_sent_whole() {
     for step in [1, 1000] {
-        let mut connection = Connection::open(&HttpService::new(Breaks, HttpConfig::default()));
+        let mut connection = open(breaks);
         let request = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789";
         for piece in request.chunks(step) {
             connection.feed(piece);
@@ -94,7 +76,7 @@ fn an_answer_that_breaks_off_is_in_the_log_with_what_was_made_of_it() {
     let writer: Arc<Mutex<dyn Write + Send>> = sink.clone();
     let mut config = HttpConfig::default();
     config.access_log = Some(AccessLog::new(writer, LogFormat::Common));
-    let service = HttpService::new(Breaks, config);
+    let service = HttpService::new(AllMethods(breaks), config);
     let mut connection = Connection::open(&service);
     connection.feed(b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n");
     assert!(connection.closed);

@@ -14,9 +14,7 @@ use windlass_http::websocket::{
     self, CloseCode, Closed, Message, Origins, SocketContext, SocketHandler, SocketSender,
     WebSocketConfig,
 };
-use windlass_http::{
-    Handler, HttpConfig, HttpService, Method, Methods, Request, Responder, TrySendError,
-};
+use windlass_http::{Handler, HttpConfig, HttpService, Request, Responder, TrySendError};
 
 const HEADERS: &str = "Host: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n";
 const KEY: &str = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
@@ -210,25 +208,11 @@ fn handshake_4_2_1_that_is_broken_is_refused() {
 
 #[test]
 fn post_is_never_a_handshake() {
-    struct Posts;
-    impl Handler for Posts {
-        type Local = ();
-        fn local(&self) {}
-        fn methods(&self) -> Methods {
-            Methods::GET_HEAD.with(Method::Post)
-        }
-        fn handle(
-            &self,
-            (): &mut (),
-            request: &Request<'_>,
-            response: Responder<'_>,
-        ) -> Result<windlass_http::Answered, windlass_http::ResponseError> {
-            let (seen, senders) = (mpsc::channel().0, mpsc::channel().0);
-            let config = WebSocketConfig::default();
-            websocket::accept(request, response, &config, Echo { seen, senders })
-        }
-    }
-    let mut connection = Connection::open(&HttpService::new(Posts, HttpConfig::default()));
+    let mut connection = common::open(|request, response| {
+        let (seen, senders) = (mpsc::channel().0, mpsc::channel().0);
+        let config = WebSocketConfig::default();
+        websocket::accept(request, response, &config, Echo { seen, senders })
+    });
     connection.feed(request("").replace("GET", "POST").as_bytes());
     assert_eq!(connection.statuses(), [426]);
 }
