@@ -65,8 +65,10 @@
 //! with its [`ServerState`]: to read numbers, to replace the service, to duplicate listeners for a
 //! successor. [`StopHandle`]s stop it.
 
+mod connection;
 mod group;
 mod handle;
+mod lane;
 mod limits;
 mod listening;
 mod multi_loop;

@@ -2,8 +2,7 @@
 
 mod acceptor;
 mod book;
-mod connection;
-mod flush;
+mod loop_connection;
 mod server_loop;
 mod state;
 
