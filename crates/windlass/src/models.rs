@@ -75,6 +75,7 @@ mod multi_loop;
 mod report;
 mod room;
 mod single_loop;
+mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
 
@@ -85,3 +86,4 @@ pub use self::listening::BindError;
 pub use self::multi_loop::{MultiLoop, MultiLoopBuilder};
 pub use self::report::{ConnectionPhase, CutConnection, ServerReport};
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder};
+pub use self::work_queue::Dispatch;
