@@ -73,11 +73,16 @@
 mod builder;
 mod connection;
 mod group;
+mod half_sync;
 mod handle;
+mod hybrid;
+mod jobs;
 mod lane;
+mod lane_thread;
 mod limits;
 mod listening;
 mod multi_loop;
+mod offload;
 mod report;
 mod room;
 mod server;
@@ -88,7 +93,10 @@ pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
 pub use self::group::{Accepting, Dealing};
+pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, HalfSyncModel};
 pub use self::handle::{LoopHandle, StopHandle};
+pub use self::hybrid::{Hybrid, HybridBuilder, HybridModel};
+pub use self::jobs::Jobs;
 pub use self::limits::Limits;
 pub use self::listening::BindError;
 pub use self::multi_loop::{MultiLoop, MultiLoopBuilder, MultiLoopModel};

@@ -213,13 +213,14 @@ impl<T, P> WorkQueue<T, P> {
     }
 
     /// Waits until all workers have ended, of a queue that was closed, but for those that do what
-    /// may take for ever; or until `deadline`.
-    pub(super) fn wait_for_workers(&self, deadline: Option<Instant>) {
+    /// may take for ever; or until `deadline`. Answers whether all have.
+    pub(super) fn wait_for_workers(&self, deadline: Option<Instant>) -> bool {
         let mut census = lock(&self.census);
         let mut woken = Woken::Notified;
         while census.alive > census.unbound && woken != Woken::TimedOut {
             (census, woken) = wait_until(&self.left, &self.census, census, deadline);
         }
+        census.alive == 0
     }
 
     fn queue_of(&self, worker: usize) -> &Queue<T, P> {
