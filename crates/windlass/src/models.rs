@@ -71,6 +71,7 @@
 //! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
 mod builder;
+mod carrier;
 mod connection;
 mod group;
 mod half_sync;
@@ -87,6 +88,7 @@ mod report;
 mod room;
 mod server;
 mod single_loop;
+mod thread_per_connection;
 mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
@@ -105,4 +107,7 @@ pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
 };
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};
+pub use self::thread_per_connection::{
+    ThreadPerConnection, ThreadPerConnectionBuilder, ThreadPerConnectionModel,
+};
 pub use self::work_queue::Dispatch;

@@ -152,6 +152,10 @@ mod hybrid {
     all_on! { crate::half_sync::LoopsAndPool }
 }
 
+mod thread_per_connection {
+    all_on! { crate::half_sync::OwnThreads }
+}
+
 /// All that does not need another thread for a job that waits for the test.
 mod jobs_in_loop {
     on_model! { crate::half_sync::JobsInLoop:

@@ -205,7 +205,7 @@ impl<V: Service> HalfSyncBuilder<V> {
         } else {
             builder.job_site(Jobs::InPool)?
         };
-        let io = builder.build_with(jobs)?;
+        let io = builder.build_with(jobs, None)?;
         Ok(HalfSyncHalfAsync(Inner::Workers {
             io,
             workers,

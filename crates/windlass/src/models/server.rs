@@ -15,7 +15,7 @@ use super::handle::StopHandle;
 use super::limits::Limits;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::{HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop};
+use super::{HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop, ThreadPerConnection};
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::session::Service;
 
@@ -72,6 +72,8 @@ pub enum ModelKind {
     HalfSyncHalfAsync,
     /// [`Hybrid`], with one loop.
     Hybrid,
+    /// [`ThreadPerConnection`].
+    ThreadPerConnection,
 }
 
 /// What can be set of a model that is chosen at run time.
@@ -83,11 +85,12 @@ pub struct AnyModel {
 
 impl ModelKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::SingleLoop,
         Self::MultiLoop,
         Self::HalfSyncHalfAsync,
         Self::Hybrid,
+        Self::ThreadPerConnection,
     ];
 
     /// Its name in commands and reports, such as `single-loop`.
@@ -98,6 +101,7 @@ impl ModelKind {
             Self::MultiLoop => "multi-loop",
             Self::HalfSyncHalfAsync => "half-sync-half-async",
             Self::Hybrid => "hybrid",
+            Self::ThreadPerConnection => "thread-per-connection",
         }
     }
 
@@ -175,6 +179,10 @@ impl<V: Service> ServerBuilder<V, AnyModel> {
                 if let Some(threads) = threads {
                     builder = builder.workers(threads);
                 }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ThreadPerConnection => {
+                let builder = self.with_model(ThreadPerConnection::<V>::MODEL);
                 Box::new(builder.build()?)
             }
             ModelKind::Hybrid => {

@@ -18,6 +18,7 @@ pub(super) use self::thread::LoopThread;
 
 use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
+use crate::models::carrier::Carrier;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::jobs::{JobSite, Jobs};
@@ -122,18 +123,26 @@ impl<V: Service> SingleLoopBuilder<V> {
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
         let jobs = self.job_site(self.model.jobs)?;
-        self.build_with(jobs)
+        self.build_with(jobs, None)
     }
 
-    /// The same, with the sessions' jobs done at `jobs`.
-    pub(super) fn build_with(mut self, jobs: JobSite) -> Result<SingleLoop<V>, BindError> {
+    /// The same, with the sessions' jobs done at `jobs`, and connections served by `carrier`, if
+    /// there is one.
+    pub(super) fn build_with(
+        mut self,
+        jobs: JobSite,
+        carrier: Option<Arc<dyn Carrier>>,
+    ) -> Result<SingleLoop<V>, BindError> {
         let group = Arc::new(Group::new(
             1,
             self.limits.connections_max,
             Accepting::default(),
         ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
-        let parts = self.parts(&group, &opened, jobs)(0);
+        let parts = LoopParts {
+            carrier,
+            ..self.parts(&group, &opened, jobs)(0)
+        };
         let sockets = opened.loops.pop().unwrap_or_default();
         let server = ServerLoop::open(parts, self.config, sockets)?;
         group.set_handles(vec![server.handle()]);
@@ -160,6 +169,7 @@ impl<V: Service, M> ServerBuilder<V, M> {
             service: Arc::clone(&service),
             limits,
             jobs: jobs.clone(),
+            carrier: None,
             group: Arc::clone(&group),
             index,
             files: files.clone(),

@@ -1,4 +1,4 @@
-//! Half-sync/half-async in its variants, the hybrid, and what is true of them alone.
+//! Half-sync/half-async in its variants, the hybrid, a thread per connection.
 
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use windlass::models::{
     Dealing, Dispatch, HalfSyncDispatch, HalfSyncHalfAsync, Hybrid, Jobs, SingleLoop,
+    ThreadPerConnection,
 };
 use windlass::session::Service;
 
@@ -88,6 +89,19 @@ impl Model for JobsInLoop {
 
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
         let builder = SingleLoop::builder(service).jobs(Jobs::InLoop);
+        start(builder, listeners, options, |builder| builder.build())
+    }
+}
+
+/// A thread per connection.
+#[derive(Debug)]
+pub(crate) struct OwnThreads;
+
+impl Model for OwnThreads {
+    const NAME: &str = "thread_per_connection";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        let builder = ThreadPerConnection::builder(service);
         start(builder, listeners, options, |builder| builder.build())
     }
 }
