@@ -139,12 +139,17 @@ impl<V: Service> SingleLoopBuilder<V> {
             Accepting::default(),
         ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
+        let is_carried = carrier.is_some();
         let parts = LoopParts {
             carrier,
             ..self.parts(&group, &opened, jobs)(0)
         };
         let sockets = opened.loops.pop().unwrap_or_default();
-        let server = ServerLoop::open(parts, self.config, sockets)?;
+        let mut server = ServerLoop::open(parts, self.config, sockets)?;
+        if is_carried {
+            // While its acceptors pause it has nothing that it waits for.
+            server.event_loop.hold();
+        }
         group.set_handles(vec![server.handle()]);
         Ok(SingleLoop {
             server,

@@ -75,6 +75,9 @@ struct ConnectionThread<'a, V: Service> {
     connection: Connection<V, Arc<OwnedFd>>,
     /// How far the stop had come when this thread last looked.
     known: Phase,
+    /// Whether the connection, which asks for nothing, was told that it is broken: it would be told
+    /// again and again.
+    told_broken: bool,
     opened_at: Instant,
 }
 
@@ -114,6 +117,7 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
             wake: OnceCell::new(),
             connection: Connection::new(socket, session, peer, Trigger::Level),
             known: Phase::Serving,
+            told_broken: false,
             opened_at: time.monotonic,
         };
         Some((thread, taken))
@@ -197,10 +201,11 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
     fn wait(&mut self) -> Wait {
         loop {
             let interest = self.connection.interest();
+            self.told_broken &= interest.is_none();
             let socket = self.connection.transport().as_raw_fd();
             let wake = self.wake.get();
             let mut fds = [
-                PollFd::new(numbered(socket, !interest.is_none()), events_of(interest)),
+                PollFd::new(numbered(socket, !self.told_broken), events_of(interest)),
                 PollFd::new(self.threads.bell_after(self.known).as_raw_fd(), poll::IN),
                 PollFd::new(wake.map_or(SKIPPED, |wake| wake.number()), poll::IN),
             ];
@@ -220,6 +225,7 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
                 }
                 happened.user |= wake_up != 0;
                 happened.readiness = readiness_of(socket);
+                self.told_broken = socket != 0 && interest.is_none();
             }
             happened.user |= wake.is_some_and(|wake| wake.take());
             happened.timed_out = deadline != Instant::FAR && deadline <= now();
