@@ -186,7 +186,7 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
         (stepped, wanted)
     }
 
-    fn do_job(&mut self, job: Job, slot: &JobSlot) -> Wait {
+    fn do_job(&self, job: Job, slot: &JobSlot) -> Wait {
         self.threads.in_job(self.id, || {
             // Unwind safety: a job is; its panic is told.
             slot.put(catch_unwind(|| job.run()).map_or_else(Outcome::Panicked, Outcome::Done));

@@ -7,11 +7,10 @@ use super::{Dispatch, Taken, WorkQueue};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+type Numbers = WorkQueue<u32, u32>;
+
 /// Workers that tell which of them did what.
-fn start(
-    dispatch: Dispatch,
-    workers: usize,
-) -> (Arc<WorkQueue<u32, u32>>, mpsc::Receiver<(usize, u32)>) {
+fn start(dispatch: Dispatch, workers: usize) -> (Arc<Numbers>, mpsc::Receiver<(usize, u32)>) {
     let queue = Arc::new(WorkQueue::new(workers, dispatch));
     let (tell, told) = mpsc::channel();
     for worker in 0..workers {
