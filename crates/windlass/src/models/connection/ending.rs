@@ -42,7 +42,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if let Phase::Lingering { until, .. } = self.phase {
             return if until <= time { Err(Gone) } else { Ok(()) };
         }
-        if self.stall_deadline(lane) <= time {
+        if self.stall_deadline(lane) <= time && self.transport.is_stalled() {
             lane.counts.write_stalls += 1;
             let _ = net::set_linger_zero(self.transport.socket());
             return Err(Gone);

@@ -52,10 +52,17 @@ impl<V: Service, T: Transport> Connection<V, T> {
         self.output.is_some() || self.transport.is_sending()
     }
 
+    /// Notes that the peer has taken some of the output that was taken from the queue.
+    pub(in crate::models) fn note_progress(&mut self, now: Now) {
+        self.progress_at = now.monotonic;
+    }
+
     /// When the peer will have taken nothing for too long.
     pub(super) fn stall_deadline(&self, lane: &Lane<V>) -> Instant {
         match lane.limits.write_stall_timeout {
-            Some(timeout) if self.owes() => self.progress_at + timeout,
+            Some(timeout) if self.owes() && !self.transport.is_probing() => {
+                self.progress_at + timeout
+            }
             _ => Instant::FAR,
         }
     }
