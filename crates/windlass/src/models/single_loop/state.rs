@@ -12,12 +12,12 @@ use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
 use crate::models::group::Group;
 use crate::models::handle::LoopHandle;
+use crate::models::jobs::JobSite;
 use crate::models::lane::Lane;
 use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
-use crate::pool::WorkerPool;
 use crate::session::{Now, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
@@ -25,7 +25,7 @@ use crate::session::{Now, Service};
 /// the loop's numbers, its service, and the server's stop.
 pub struct ServerState<V: Service> {
     pub(super) lane: Lane<V>,
-    pub(super) pool: WorkerPool,
+    pub(super) jobs: JobSite,
     pub(super) group: Arc<Group<V>>,
     /// The loop's place in the group.
     index: usize,
@@ -63,7 +63,7 @@ enum Phase {
 pub(in crate::models) struct LoopParts<V: Service> {
     pub(in crate::models) service: Arc<V>,
     pub(in crate::models) limits: Limits,
-    pub(in crate::models) pool: WorkerPool,
+    pub(in crate::models) jobs: JobSite,
     pub(in crate::models) group: Arc<Group<V>>,
     /// Its place in the group.
     pub(in crate::models) index: usize,
@@ -75,14 +75,14 @@ impl<V: Service> ServerState<V> {
         let LoopParts {
             service,
             limits,
-            pool,
+            jobs,
             group,
             index,
             files,
         } = parts;
         Self {
             lane: Lane::new(service, limits),
-            pool,
+            jobs,
             group,
             index,
             book: Rc::default(),
