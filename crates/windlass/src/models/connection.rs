@@ -14,6 +14,7 @@
 //!                       gone ◀── Lingering (sending side closed)
 //! ```
 
+mod completion;
 mod ending;
 pub(super) mod flush;
 mod host;
@@ -26,6 +27,7 @@ use windlass_core::{Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
 use self::flush::{FlushError, Flushed};
+pub(super) use self::completion::{CompletionTransport, Wish};
 pub(super) use self::host::{Host, JobRefused, JobSlot, Transport};
 use super::lane::Lane;
 use super::report::ConnectionPhase;
@@ -149,6 +151,18 @@ impl<V: Service, T: Transport> Connection<V, T> {
     }
 
     /// What carries its bytes.
+    pub(super) fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Whether it goes on, if with nothing else, when output that was taken has left.
+    pub(super) fn awaits_sent(&self) -> bool {
+        self.output.is_some()
+            || self.transport.has_failed()
+            || matches!(self.phase, Phase::Closing { .. }) && !self.transport.is_sending()
+    }
+
+    /// What carries its bytes.
     pub(super) fn transport(&self) -> &T {
         &self.transport
     }
@@ -190,7 +204,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
             // Nobody is left to be answered, and no read or write will tell.
             return self.fail(lane);
         }
-        if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
+        if self.ready.intersects(Readiness::WRITE)
+            && (self.output.is_some() || self.transport.has_failed())
+        {
             self.flush(lane, now)?;
             if self.waits_for_room() && self.is_low() {
                 let len = self.unpack(lane);
@@ -403,7 +419,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     #[inline]
     fn flush(&mut self, lane: &mut Lane<V>, now: Now) -> Step {
         let output = self.output.as_deref_mut().unwrap_or(&mut lane.output);
-        if output.is_empty() {
+        if output.is_empty() && !self.transport.has_failed() {
             self.output = None;
             return Ok(());
         }

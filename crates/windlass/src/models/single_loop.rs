@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod book;
+mod completion_connection;
 mod loop_connection;
 mod server_loop;
 mod state;
@@ -12,7 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) use self::server_loop::ServerLoop;
-pub(super) use self::state::LoopParts;
+pub(super) use self::state::{Carrier, LoopParts};
 pub use self::state::ServerState;
 pub(super) use self::thread::LoopThread;
 
@@ -163,6 +164,7 @@ impl<V: Service, M> ServerBuilder<V, M> {
             group: Arc::clone(&group),
             index,
             files: files.clone(),
+            carrier: Carrier::Readiness,
         }
     }
 }

@@ -487,7 +487,9 @@ mod tests {
         assert!(output.is_empty());
         output.push(b"again");
         assert_eq!(output.queued_bytes(), 5);
+    }
 
+    #[test]
     fn a_queue_moves_behind_another() {
         let fill = |output: &mut Output, letter: u8| {
             output.push(&[letter; 3]);

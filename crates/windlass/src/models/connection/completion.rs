@@ -20,11 +20,12 @@ use std::sync::Arc;
 
 use windlass_core::Readiness;
 use windlass_sys::net;
-use windlass_sys::operation::{Completion, OpId, Operation, Outcome, Payload, SharedFd};
-use windlass_sys::provided::{PoolId, ProvidedBuffer};
 
 use super::flush::{FlushError, Flushed};
 use super::host::Transport;
+use crate::proactor::{
+    Completion, OpId, Operation, Outcome, Payload, PoolId, ProvidedBuffer, SharedFd,
+};
 use crate::session::{Output, Taken};
 
 /// Bytes of a file that one operation sends.
@@ -40,6 +41,7 @@ pub(in crate::models) struct CompletionTransport {
     pool: PoolId,
     received: Received,
     receiving: Receiving,
+    watching: Watching,
     sending: Option<Sending>,
     /// What the last send was made of, empty.
     spare: Vec<u8>,
@@ -75,6 +77,14 @@ enum Receiving {
     On(OpId),
     /// It was asked to stop.
     Stopping(OpId),
+}
+
+/// Whether a hang-up of the peer will be told, while nothing is received.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watching {
+    No,
+    On(OpId),
+    Wanted,
 }
 
 /// A send that is under way.
@@ -128,6 +138,7 @@ impl CompletionTransport {
             pool,
             received: Received::default(),
             receiving: Receiving::Off,
+            watching: Watching::No,
             sending: None,
             spare: Vec::new(),
             to_start: None,
@@ -160,8 +171,22 @@ impl CompletionTransport {
                 self.receiving = Receiving::Stopping(id);
                 Some(Wish::Cancel(id))
             }
+            Receiving::Off if !wants_input && self.received.end.is_none() => self.watch(),
             _ => None,
         }
+    }
+
+    /// Learns of a peer that breaks off while nothing is received.
+    fn watch(&mut self) -> Option<Wish> {
+        if self.watching != Watching::No {
+            return None;
+        }
+        self.watching = Watching::Wanted;
+        Some(Wish::Start(Operation::Poll {
+            fd: Arc::clone(&self.socket),
+            // Errors and hang-ups are reported unasked.
+            events: 0,
+        }))
     }
 
     /// Notes what a [`Wish::Start`] was started as.
@@ -169,18 +194,9 @@ impl CompletionTransport {
     pub(in crate::models) fn started(&mut self, id: OpId) {
         match &mut self.sending {
             Some(sending) if sending.id.is_none() => sending.id = Some(id),
+            _ if self.watching == Watching::Wanted => self.watching = Watching::On(id),
             _ => self.receiving = Receiving::On(id),
         }
-    }
-
-    /// What is under way, to be cancelled when the connection ends.
-    pub(in crate::models) fn in_flight(&self) -> impl Iterator<Item = OpId> + use<> {
-        let receiving = match self.receiving {
-            Receiving::On(id) => Some(id),
-            Receiving::Off | Receiving::Stopping(_) => None,
-        };
-        let sending = self.sending.as_ref().and_then(|sending| sending.id);
-        receiving.into_iter().chain(sending)
     }
 
     /// Takes in what came of one of its operations.
@@ -189,6 +205,12 @@ impl CompletionTransport {
         let is_send = matches!(&self.sending, Some(sending) if sending.id == Some(completion.id));
         if is_send {
             self.complete_send(completion)
+        } else if self.watching == Watching::On(completion.id) {
+            self.watching = Watching::No;
+            News {
+                readiness: Readiness::HANG_UP,
+                ..News::default()
+            }
         } else {
             self.complete_receive(completion)
         }
@@ -309,7 +331,8 @@ impl Received {
     /// What there is to be read. That more follows what was received is said beside it.
     fn readiness(&self) -> Readiness {
         match self.end {
-            Some(_) => Readiness::READ | Readiness::PEER_CLOSED,
+            Some(End::Closed) => Readiness::READ | Readiness::PEER_CLOSED,
+            Some(End::Failed(_)) => Readiness::READ | Readiness::PEER_CLOSED | Readiness::ERROR,
             None => Readiness::READ,
         }
     }
@@ -401,6 +424,11 @@ impl Transport for CompletionTransport {
     #[inline]
     fn is_sending(&self) -> bool {
         self.sending.is_some()
+    }
+
+    #[inline]
+    fn has_failed(&self) -> bool {
+        self.send_failure.is_some()
     }
 
     fn is_stalled(&mut self) -> bool {

@@ -30,7 +30,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
         let slots = (&mut self.output, &mut self.notifier);
         let mut session_cx = context(slots, &make, lane, now);
         let next = self.session.stop(&mut session_cx);
-        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
+        let was_idle = matches!(next, Next::Close)
+            && session_cx.output.is_empty()
+            && !self.transport.is_sending();
         self.follow(lane, host, next)?;
         if was_idle {
             return self.close_idle(lane);

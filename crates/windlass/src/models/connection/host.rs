@@ -93,6 +93,11 @@ pub(in crate::models) trait Transport: 'static {
         false
     }
 
+    /// Whether output that was taken can't be sent: the next flush says why.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     /// Whether the peer has taken nothing since the connection last knew that it had, though there
     /// was something to take. If that is not known yet, the driver steps the connection with
     /// `timed_out` set when it is.

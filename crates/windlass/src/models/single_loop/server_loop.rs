@@ -6,7 +6,7 @@ use std::sync::Arc;
 use windlass_core::Trigger;
 
 use super::acceptor::Acceptor;
-use super::state::{LoopParts, ServerState};
+use super::state::{Carrier, LoopParts, ServerState};
 use crate::event_loop::{EventLoop, IoOptions, LoopConfig, RunError};
 use crate::models::handle::LoopHandle;
 use crate::models::listening::{BindError, ListenSocket};
@@ -31,6 +31,7 @@ impl<V: Service> ServerLoop<V> {
         } else {
             Trigger::Level
         };
+        let carrier = parts.carrier;
         let mut state = ServerState::new(parts, trigger, Arc::clone(&event_loop.wake_flag()));
         for socket in sockets {
             let options = IoOptions {
@@ -45,6 +46,16 @@ impl<V: Service> ServerLoop<V> {
             state.acceptors.push(event);
         }
         state.watch_turns(&mut event_loop);
+        if let Carrier::Completions {
+            buffers,
+            buffer_bytes,
+        } = carrier
+        {
+            let pool = event_loop.provide_buffers(buffers, buffer_bytes);
+            state.pool = Some(pool.map_err(BindError::Buffers)?);
+            // A connection that waits for nothing of the loop's keeps it running all the same.
+            event_loop.hold();
+        }
         Ok(Self { event_loop, state })
     }
 

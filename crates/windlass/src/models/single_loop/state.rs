@@ -18,6 +18,7 @@ use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
+use crate::proactor::PoolId;
 use crate::session::{Now, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
@@ -43,6 +44,8 @@ pub struct ServerState<V: Service> {
     /// How connections are watched: for edges where the back end can, which spares the kernel a
     /// second look at each socket that it reported.
     pub(super) trigger: Trigger,
+    /// What connections receive into, if their bytes pass by operations.
+    pub(super) pool: Option<PoolId>,
     /// Through it notifiers reach the loop.
     pub(super) wake_flag: Arc<WakeFlag>,
     phase: Phase,
@@ -68,6 +71,16 @@ pub(in crate::models) struct LoopParts<V: Service> {
     /// Its place in the group.
     pub(in crate::models) index: usize,
     pub(in crate::models) files: Vec<Weak<SocketFile>>,
+    pub(in crate::models) carrier: Carrier,
+}
+
+/// How the bytes of a loop's connections pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::models) enum Carrier {
+    /// By operations, received into a pool of so many buffers.
+    Completions { buffers: u16, buffer_bytes: u32 },
+    /// When their sockets are ready.
+    Readiness,
 }
 
 impl<V: Service> ServerState<V> {
@@ -79,6 +92,7 @@ impl<V: Service> ServerState<V> {
             group,
             index,
             files,
+            carrier: _,
         } = parts;
         Self {
             lane: Lane::new(service, limits),
@@ -94,6 +108,7 @@ impl<V: Service> ServerState<V> {
             settle_hook: None,
             end_hook: None,
             trigger,
+            pool: None,
             wake_flag,
             phase: Phase::Serving,
         }
