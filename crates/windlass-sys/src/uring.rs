@@ -66,7 +66,7 @@ pub struct Ring {
     /// Entries that found the submission queue full, in order.
     overflow: VecDeque<squeue::Entry>,
     /// Completions that the kernel knows nothing of.
-    ready: VecDeque<Completion>,
+    ready: VecDeque<Untried>,
     /// Receives that wait for a buffer.
     parked: Vec<OpId>,
     /// The memory of the pools that are registered, by number.
@@ -74,6 +74,33 @@ pub struct Ring {
     counters: Counters,
     /// Errors that the next submissions are to meet, for tests.
     faults: VecDeque<i32>,
+}
+
+/// An operation that ended without the kernel: no buffer of a pool is in it, so that a ring can move
+/// between threads.
+struct Untried {
+    id: OpId,
+    /// What was moved before, or why not.
+    result: io::Result<usize>,
+    operation: Operation,
+}
+
+impl Untried {
+    fn new(id: OpId, result: io::Result<usize>, flight: Flight) -> Self {
+        Self {
+            id,
+            result,
+            operation: flight.operation,
+        }
+    }
+
+    fn into_completion(self) -> Completion {
+        Completion {
+            id: self.id,
+            result: self.result.map(Outcome::Bytes),
+            operation: Some(self.operation),
+        }
+    }
 }
 
 /// What a ring counts.
@@ -102,6 +129,19 @@ pub enum Reaped {
         /// Whether it goes on.
         has_more: bool,
     },
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// There may be completions.
+    Completions,
+    /// A signal handler ran.
+    Interrupted,
+    /// The kernel took nothing for now: a little later it may.
+    Later,
+    /// The time is over.
+    TimedOut,
 }
 
 /// How often a poll reports.
@@ -166,7 +206,7 @@ impl Ring {
             self.parked.retain(|parked| *parked != id);
             if let Some(flight) = self.flights.remove(id) {
                 let result = flight.cancelled();
-                self.ready.push_back(completion(id, result, flight));
+                self.ready.push_back(Untried::new(id, result, flight));
             }
             return CancelOutcome::Cancelled;
         }
@@ -204,7 +244,7 @@ impl Ring {
     /// # Errors
     ///
     /// `EEXIST` (another thread waited before). What is temporary is retried: entries stay queued.
-    pub fn wait(&mut self, pools: &BufferPools, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn wait(&mut self, pools: &BufferPools, timeout: Option<Duration>) -> io::Result<WaitEnd> {
         self.enable()?;
         self.resume_parked(pools);
         while !self.overflow.is_empty() {
@@ -213,8 +253,7 @@ impl Ring {
                 break;
             }
             let before = self.io.submission().len();
-            let result = self.enter(0, None);
-            self.is_transient(result)?;
+            self.enter(0, None)?;
             if self.io.submission().len() >= before {
                 return self.retreat(timeout);
             }
@@ -227,13 +266,12 @@ impl Ring {
         };
         let want = u32::from(timeout != Some(Duration::ZERO));
         if want == 0 && !self.must_enter() {
-            return Ok(());
+            return Ok(WaitEnd::Completions);
         }
-        let result = self.enter(want, timeout);
-        if self.is_transient(result)? && want > 0 && self.io.completion().is_empty() {
-            return self.retreat(timeout);
+        match self.enter(want, timeout)? {
+            WaitEnd::Later if want > 0 => self.retreat(timeout),
+            ended => Ok(ended),
         }
-        Ok(())
     }
 
     /// Submits what was started, without waiting.
@@ -244,8 +282,7 @@ impl Ring {
     pub fn submit_now(&mut self) -> io::Result<()> {
         self.enable()?;
         self.fill_queue();
-        let result = self.enter(0, None);
-        self.is_transient(result).map(drop)
+        self.enter(0, None).map(drop)
     }
 
     /// Hands each completion to `sink`, the oldest first. `pools` are those that were added with
@@ -257,8 +294,8 @@ impl Ring {
     #[inline]
     pub fn reap(&mut self, pools: &BufferPools, mut sink: impl FnMut(Reaped)) -> io::Result<()> {
         loop {
-            while let Some(completion) = self.ready.pop_front() {
-                sink(Reaped::Operation(completion));
+            while let Some(untried) = self.ready.pop_front() {
+                sink(Reaped::Operation(untried.into_completion()));
             }
             loop {
                 let answer = self.io.completion().next();
@@ -276,8 +313,7 @@ impl Ring {
                 }
                 continue;
             }
-            let result = self.enter(0, None);
-            self.is_transient(result)?;
+            self.enter(0, None)?;
             if self.io.completion().is_empty() {
                 return Ok(());
             }
@@ -311,10 +347,14 @@ impl Ring {
 
     /// Handles a completion that the kernel did not make. For tests of stray ones.
     #[doc(hidden)]
-    pub fn inject_completion(&mut self, pools: &BufferPools, data: u64, result: i32, flags: u32) {
-        if let Some(Reaped::Operation(completion)) = self.answered(pools, data, result, flags) {
-            self.ready.push_back(completion);
-        }
+    pub fn inject_completion(
+        &mut self,
+        pools: &BufferPools,
+        data: u64,
+        result: i32,
+        flags: u32,
+    ) -> Option<Reaped> {
+        self.answered(pools, data, result, flags)
     }
 
     pub(crate) fn register_pool(&mut self, id: PoolId, memory: &Arc<PoolMemory>) -> io::Result<()> {
@@ -360,7 +400,7 @@ impl Ring {
     #[cold]
     fn fail(&mut self, id: OpId, error: io::Error) {
         if let Some(flight) = self.flights.remove(id) {
-            self.ready.push_back(completion(id, Err(error), flight));
+            self.ready.push_back(Untried::new(id, Err(error), flight));
         }
     }
 
@@ -416,40 +456,51 @@ impl Ring {
 
     /// One io_uring_enter(2) with all that is queued.
     #[inline]
-    fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<()> {
-        self.counters.enters += 1;
+    fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<WaitEnd> {
         if let Some(error) = self.faults.pop_front() {
-            return Err(io::Error::from_raw_os_error(error));
+            return self.ended(Err(io::Error::from_raw_os_error(error)));
         }
+        let count = self.io.submission().len() as u32;
+        self.enter_with(count, want, timeout)
+    }
+
+    #[inline]
+    fn enter_with(
+        &mut self,
+        count: u32,
+        want: u32,
+        timeout: Option<Duration>,
+    ) -> io::Result<WaitEnd> {
         let time = timeout.filter(|timeout| !timeout.is_zero()).map(timespec);
         let arguments = match &time {
             Some(time) => SubmitArgs::new().timespec(time),
             None => SubmitArgs::new(),
         };
-        let count = self.io.submission().len() as u32;
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        self.counters.enters += 1;
         // SAFETY: The queue's entries are valid, as `push` says, and `arguments` is of the type that
         // EXT_ARG announces and outlives the call.
-        unsafe {
+        let result = unsafe {
             self.io
                 .submitter()
                 .enter(count, want, flags.bits(), Some(&arguments))
-        }?;
-        Ok(())
+        };
+        self.ended(result)
     }
 
-    /// Whether a submission failed for now only.
-    fn is_transient(&mut self, result: io::Result<()>) -> io::Result<bool> {
+    /// Sorts the kernel's answers. Whatever it says, entries that it did not take stay queued.
+    #[inline]
+    fn ended(&mut self, result: io::Result<usize>) -> io::Result<WaitEnd> {
         let Err(error) = result else {
-            return Ok(false);
+            return Ok(WaitEnd::Completions);
         };
         match error.raw_os_error() {
-            // The time is over, or a signal came.
-            Some(libc::ETIME | libc::EINTR) => Ok(false),
+            Some(libc::ETIME) => Ok(WaitEnd::TimedOut),
+            Some(libc::EINTR) => Ok(WaitEnd::Interrupted),
             // No memory for requests; or completions must be reaped first.
             Some(libc::EAGAIN | libc::EBUSY) => {
                 self.counters.deferred += 1;
-                Ok(true)
+                Ok(WaitEnd::Later)
             }
             _ => Err(error),
         }
@@ -457,21 +508,13 @@ impl Ring {
 
     /// The kernel takes no entries for now: waits a little for completions, without spinning.
     #[cold]
-    fn retreat(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        if !self.io.completion().is_empty() {
-            return Ok(());
+    fn retreat(&mut self, timeout: Option<Duration>) -> io::Result<WaitEnd> {
+        if self.io.completion().is_empty() {
+            let time = timeout.map_or(RETRY, |timeout| timeout.min(RETRY));
+            let want = u32::from(!time.is_zero());
+            self.enter_with(0, want, Some(time))?;
         }
-        let time = timespec(timeout.map_or(RETRY, |timeout| timeout.min(RETRY)));
-        let arguments = SubmitArgs::new().timespec(&time);
-        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        self.counters.enters += 1;
-        // SAFETY: Nothing is submitted, and `arguments` is as in `enter`.
-        let result = unsafe {
-            self.io
-                .submitter()
-                .enter(0, 1, flags.bits(), Some(&arguments))
-        };
-        self.is_transient(result.map(drop)).map(drop)
+        Ok(WaitEnd::Later)
     }
 
     /// Submits receives again whose pools have buffers.
@@ -572,6 +615,7 @@ fn completion(id: OpId, result: io::Result<Outcome>, flight: Flight) -> Completi
 fn cancel_entry(data: u64) -> squeue::Entry {
     opcode::AsyncCancel2::new(CancelBuilder::user_data(data))
         .build()
+        .flags(squeue::Flags::SKIP_SUCCESS)
         .user_data(IGNORED)
 }
 

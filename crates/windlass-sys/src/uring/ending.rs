@@ -6,33 +6,34 @@ use std::time::{Duration, Instant};
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
-use super::{IGNORED, Reaped, Ring, completion, setup, timespec};
-use crate::operation::OpId;
+use super::{IGNORED, Reaped, Ring, Untried, setup, timespec};
+use crate::operation::{Completion, OpId};
 use crate::provided::BufferPools;
 
 /// How long a ring that is dropped waits for what it has cancelled.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long it waits before it asks again: an operation may have been submitted after the cancel.
+const STEP: Duration = Duration::from_millis(10);
 
 impl Ring {
-    /// Replaces the ring by a new one, and completes everything that was in flight as cancelled:
-    /// in a child after a fork, where the old one is the parent's, which goes on with it. In the
-    /// process that opened it, what is in flight is cancelled and waited for first.
+    /// Replaces the ring by a new one, and answers everything that was in flight, as completed: in a
+    /// child after a fork, where the old one is the parent's, which goes on with it, as cancelled. In
+    /// the process that opened it, what is in flight is cancelled and waited for first.
     ///
     /// # Errors
     ///
     /// As [`open`](Self::open), and of the registration of `pools`. The old ring is in place then,
-    /// and of no use in a child.
-    pub fn reinit(&mut self, pools: &BufferPools) -> io::Result<()> {
+    /// and of no use in a child; what was in flight is lost.
+    pub fn reinit(&mut self, pools: &BufferPools) -> io::Result<Vec<Completion>> {
+        let mut back = self.end_unseen();
         if self.is_in_child() {
-            self.flights.drain().into_iter().for_each(|(id, flight)| {
+            for (id, flight) in self.flights.drain() {
                 let result = flight.cancelled();
-                self.ready.push_back(completion(id, result, flight));
-            });
+                back.push(Untried::new(id, result, flight).into_completion());
+            }
         } else {
-            self.end_flights(pools);
+            self.end_flights(pools, &mut back);
         }
-        self.overflow.clear();
-        self.parked.clear();
         let (io, abilities) = setup::open(&self.options)?;
         self.is_enabled = !io.params().is_setup_single_issuer();
         // Closes the old one: the parent's stays open by its own descriptor.
@@ -40,31 +41,33 @@ impl Ring {
         self.abilities = abilities;
         self.process = std::process::id();
         self.pools.clear();
-        pools.register_again(self)
+        pools.register_again(self)?;
+        Ok(back)
     }
 
     fn is_in_child(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// Cancels everything and waits for it; what comes back is ready then.
-    fn end_flights(&mut self, pools: &BufferPools) {
-        let mut back = Vec::new();
-        // What the kernel has not seen never begins.
-        for entry in std::mem::take(&mut self.overflow) {
-            let id = OpId::from_bits(entry.get_user_data());
+    /// Ends what the kernel has not seen: it never begins.
+    fn end_unseen(&mut self) -> Vec<Completion> {
+        let unseen: Vec<OpId> = std::mem::take(&mut self.overflow)
+            .iter()
+            .map(|entry| OpId::from_bits(entry.get_user_data()))
+            .chain(std::mem::take(&mut self.parked))
+            .collect();
+        for id in unseen {
             if let Some(flight) = self.flights.remove(id) {
                 let result = flight.cancelled();
-                back.push(completion(id, result, flight));
+                self.ready.push_back(Untried::new(id, result, flight));
             }
         }
-        for id in std::mem::take(&mut self.parked) {
-            if let Some(flight) = self.flights.remove(id) {
-                let result = flight.cancelled();
-                back.push(completion(id, result, flight));
-            }
-        }
-        let ids: Vec<_> = self.flights.ids().collect();
+        self.ready.drain(..).map(Untried::into_completion).collect()
+    }
+
+    /// Cancels everything and waits for it; what comes back goes into `back`.
+    fn end_flights(&mut self, pools: &BufferPools, back: &mut Vec<Completion>) {
+        let ids: Vec<OpId> = self.flights.ids().collect();
         for id in ids {
             if let Some(flight) = self.flights.get_mut(id) {
                 flight.cancel_asked = true;
@@ -76,12 +79,9 @@ impl Ring {
             if left.is_zero() || self.cancel_all(left).is_err() {
                 break;
             }
-            let step = left.min(Duration::from_millis(10));
-            let mut found = false;
-            let waited = self.wait(pools, Some(step));
+            let waited = self.wait(pools, Some(left.min(STEP)));
             let reaped = self.reap(pools, |reaped| {
                 if let Reaped::Operation(completion) = reaped {
-                    found = true;
                     back.push(completion);
                 }
             });
@@ -89,7 +89,6 @@ impl Ring {
                 break;
             }
         }
-        self.ready.extend(back);
     }
 
     /// Asks the kernel to cancel everything that it has.
@@ -129,12 +128,13 @@ impl Drop for Ring {
             // The parent's kernel side works on the parent's memory: this copy is ours alone.
             return;
         }
-        if self.is_enabled {
-            self.end_flights(&BufferPools::new());
-        } else {
+        if !self.is_enabled {
             // Nothing was ever submitted.
             return;
         }
+        drop(self.end_unseen());
+        // What it brings is dropped: descriptors are closed, buffers freed.
+        self.end_flights(&BufferPools::new(), &mut Vec::new());
         if self.flights.is_empty() {
             return;
         }

@@ -90,11 +90,9 @@ impl Flight {
     }
 
     /// What it comes to if it is cancelled without the kernel being at it.
-    pub(super) fn cancelled(&self) -> io::Result<Outcome> {
+    pub(super) fn cancelled(&self) -> io::Result<usize> {
         match &self.extra {
-            Extra::Transfer(transfer) if transfer.sent() > 0 => {
-                Ok(Outcome::Bytes(transfer.sent() as usize))
-            }
+            Extra::Transfer(transfer) if transfer.sent() > 0 => Ok(transfer.sent() as usize),
             _ => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
         }
     }
@@ -176,7 +174,10 @@ impl Flight {
     fn ready(&mut self, result: i32) -> (Found, Next) {
         self.stage = Stage::Itself;
         if self.cancel_asked {
-            return (Found::Result(self.cancelled()), Next::Finish);
+            return (
+                Found::Result(self.cancelled().map(Outcome::Bytes)),
+                Next::Finish,
+            );
         }
         if result < 0 {
             let error = io::Error::from_raw_os_error(-result);
@@ -229,7 +230,10 @@ impl Flight {
         }
         let sent = transfer.sent();
         if step == Step::Next && sent == 0 {
-            return (Found::Result(self.cancelled()), Next::Finish);
+            return (
+                Found::Result(self.cancelled().map(Outcome::Bytes)),
+                Next::Finish,
+            );
         }
         (
             Found::Result(Ok(Outcome::Bytes(sent as usize))),

@@ -149,6 +149,9 @@ pub(super) fn open(options: &RingOptions) -> Result<(IoUring, Abilities), Unavai
     if !params.is_feature_ext_arg() {
         return Err(Unavailable::Lacks("time-outs of waits (5.11)"));
     }
+    if !params.is_feature_skip_cqe_on_success() {
+        return Err(Unavailable::Lacks("completions of failures only (5.17)"));
+    }
     let mut probe = Probe::new();
     io.submitter()
         .register_probe(&mut probe)
