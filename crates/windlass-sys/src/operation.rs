@@ -24,6 +24,7 @@ mod payload;
 mod table;
 
 use std::ffi::CString;
+use std::fs::File;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -115,12 +116,15 @@ pub enum Operation {
         /// For what, and how.
         options: OpenOptions,
     },
-    /// Waits until a descriptor is ready, once: [`Events`](Outcome::Events).
+    /// Waits until a descriptor is ready: [`Events`](Outcome::Events). Errors, hang-ups and the end
+    /// of what the peer sends (`ERR`, `HUP`, `RDHUP`) are reported unasked.
     Poll {
         /// The descriptor.
         fd: SharedFd,
         /// Flags of [`epoll`](crate::epoll): `IN`, `OUT`, `PRI`, `RDHUP`.
         events: u32,
+        /// Once, or at first and then whenever something changes, until it is cancelled.
+        repeat: Repeat,
     },
     /// Reads once, read(2) or pread(2): [`Bytes`](Outcome::Bytes), zero at the end.
     Read {
@@ -175,7 +179,7 @@ pub enum Operation {
     /// before or the socket fails. No `SIGPIPE`.
     SendFile {
         /// The file.
-        file: SharedFd,
+        file: Arc<File>,
         /// Where the part begins.
         offset: u64,
         /// How long it is, in bytes.

@@ -72,6 +72,7 @@
 
 mod builder;
 mod connection;
+mod emulated_proactor;
 mod group;
 mod half_sync;
 mod handle;
@@ -83,15 +84,20 @@ mod limits;
 mod listening;
 mod multi_loop;
 mod offload;
+mod proactor_server;
 mod report;
 mod room;
 mod server;
 mod single_loop;
+mod uring_proactor;
 mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
+pub use self::emulated_proactor::{
+    EmulatedProactor, EmulatedProactorBuilder, EmulatedProactorModel,
+};
 pub use self::group::{Accepting, Dealing};
 pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, HalfSyncModel};
 pub use self::handle::{LoopHandle, StopHandle};
@@ -105,4 +111,5 @@ pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
 };
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};
+pub use self::uring_proactor::{UringProactor, UringProactorBuilder, UringProactorModel};
 pub use self::work_queue::Dispatch;

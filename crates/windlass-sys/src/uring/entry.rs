@@ -92,7 +92,10 @@ pub(super) fn build(
         Operation::Poll {
             fd: subject,
             events,
-        } => opcode::PollAdd::new(fd(subject), *events).build(),
+            repeat,
+        } => opcode::PollAdd::new(fd(subject), *events)
+            .multi(*repeat == Repeat::Multishot)
+            .build(),
         Operation::Read {
             fd: subject,
             buffer,
@@ -272,7 +275,7 @@ fn transfer(operation: &Operation, extra: &mut Extra) -> io::Result<squeue::Entr
     Ok(entry)
 }
 
-pub(super) fn fd(shared: &SharedFd) -> Fd {
+pub(super) fn fd(shared: &impl AsRawFd) -> Fd {
     Fd(shared.as_raw_fd())
 }
 

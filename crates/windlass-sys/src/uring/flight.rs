@@ -141,6 +141,10 @@ impl Flight {
                 repeat: Repeat::Multishot,
                 ..
             } => result >= 0 || concerns_connection_only(-result),
+            Operation::Poll {
+                repeat: Repeat::Multishot,
+                ..
+            } => result >= 0,
             Operation::ReceiveMultishot { .. } => result > 0,
             _ => false,
         }
@@ -200,9 +204,10 @@ impl Flight {
             | Operation::SendZeroCopy { socket: fd, .. }
             | Operation::Write { fd, .. }
             | Operation::WriteVectored { fd, .. } => (fd, epoll::OUT),
-            Operation::SendFile { file, socket, .. } => match &self.extra {
+            Operation::SendFile { socket, .. } => match &self.extra {
                 Extra::Transfer(transfer) if transfer.is_sending() => (socket, epoll::OUT),
-                _ => (file, epoll::IN),
+                // A file is always ready.
+                _ => return None,
             },
             _ => return None,
         };

@@ -235,7 +235,7 @@ fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
         let path = std::env::temp_dir().join(format!("windlass-ring-{}", std::process::id()));
         let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
         std::fs::write(&path, &content).expect("write");
-        let file: SharedFd = Arc::new(std::fs::File::open(&path).expect("open").into());
+        let file = Arc::new(std::fs::File::open(&path).expect("open"));
         std::fs::remove_file(&path).expect("remove");
         let (socket, mut peer) = pair();
         let reader = std::thread::spawn(move || {

@@ -26,8 +26,8 @@ use std::os::fd::OwnedFd;
 use windlass_core::{Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
-use self::flush::{FlushError, Flushed};
 pub(super) use self::completion::{CompletionTransport, Wish};
+use self::flush::{FlushError, Flushed};
 pub(super) use self::host::{Host, JobRefused, JobSlot, Transport};
 use super::lane::Lane;
 use super::report::ConnectionPhase;
@@ -159,7 +159,8 @@ impl<V: Service, T: Transport> Connection<V, T> {
     pub(super) fn awaits_sent(&self) -> bool {
         self.output.is_some()
             || self.transport.has_failed()
-            || matches!(self.phase, Phase::Closing { .. }) && !self.transport.is_sending()
+            || self.waits_for_room()
+            || matches!(self.phase, Phase::Closing { .. })
     }
 
     /// What carries its bytes.
@@ -205,10 +206,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
             return self.fail(lane);
         }
         if self.ready.intersects(Readiness::WRITE)
-            && (self.output.is_some() || self.transport.has_failed())
+            && (self.output.is_some() || self.transport.has_failed() || self.waits_for_room())
         {
             self.flush(lane, now)?;
-            if self.waits_for_room() && self.is_low() {
+            if self.waits_for_room() && self.is_low(lane) {
                 let len = self.unpack(lane);
                 self.advance(lane, host, len, now)?;
             }
@@ -305,7 +306,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
             }
             self.flush(lane, now)?;
             rounds += 1;
-            if !self.waits_for_room() || !self.is_low() {
+            if !self.waits_for_room() || !self.is_low(lane) {
                 break;
             }
             if rounds == ROUNDS_MAX || self.stop == StopTold::Late {
@@ -404,7 +405,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     ) -> Step {
         self.flush(lane, now)?;
         let goes_on = match self.phase {
-            Phase::Flushing | Phase::Finishing { .. } => self.is_low(),
+            Phase::Flushing | Phase::Finishing { .. } => self.is_low(lane),
             Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };
@@ -427,7 +428,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         match self.transport.flush(output, &mut lane.counts.sent_bytes) {
             Ok(Flushed::All) => {
                 self.output = None;
-                if self.transport.is_sending() {
+                if self.transport.sending_bytes() > 0 {
                     self.progress_at = now.monotonic;
                 }
             }

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) use self::server_loop::ServerLoop;
-pub(super) use self::state::{Carrier, LoopParts};
 pub use self::state::ServerState;
+pub(super) use self::state::{Carrier, LoopParts};
 pub(super) use self::thread::LoopThread;
 
 use crate::event_loop::{Reactor, RunError, SlowHandler};
@@ -79,6 +79,10 @@ impl<V: Service> SingleLoop<V> {
         &mut self.server.event_loop
     }
 
+    pub(super) fn event_loop(&self) -> &Reactor<'static, ServerState<V>> {
+        &self.server.event_loop
+    }
+
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
@@ -123,18 +127,25 @@ impl<V: Service> SingleLoopBuilder<V> {
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
         let jobs = self.job_site(self.model.jobs)?;
-        self.build_with(jobs)
+        self.build_with(jobs, Carrier::Readiness)
     }
 
-    /// The same, with the sessions' jobs done at `jobs`.
-    pub(super) fn build_with(mut self, jobs: JobSite) -> Result<SingleLoop<V>, BindError> {
+    /// The same, with the sessions' jobs done at `jobs`, and bytes carried in another way.
+    pub(super) fn build_with(
+        mut self,
+        jobs: JobSite,
+        carrier: Carrier,
+    ) -> Result<SingleLoop<V>, BindError> {
         let group = Arc::new(Group::new(
             1,
             self.limits.connections_max,
             Accepting::default(),
         ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
-        let parts = self.parts(&group, &opened, jobs)(0);
+        let parts = LoopParts {
+            carrier,
+            ..self.parts(&group, &opened, jobs)(0)
+        };
         let sockets = opened.loops.pop().unwrap_or_default();
         let server = ServerLoop::open(parts, self.config, sockets)?;
         group.set_handles(vec![server.handle()]);

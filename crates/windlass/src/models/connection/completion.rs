@@ -19,12 +19,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use windlass_core::Readiness;
-use windlass_sys::net;
+use windlass_sys::{epoll, net};
 
 use super::flush::{FlushError, Flushed};
 use super::host::Transport;
 use crate::proactor::{
-    Completion, OpId, Operation, Outcome, Payload, PoolId, ProvidedBuffer, SharedFd,
+    Completion, OpId, Operation, Outcome, Payload, PoolId, ProvidedBuffer, Repeat, SharedFd,
 };
 use crate::session::{Output, Taken};
 
@@ -93,6 +93,8 @@ struct Sending {
     id: Option<OpId>,
     /// Bytes of a file that it is to send; none if it sends bytes in memory.
     file_bytes: Option<u64>,
+    /// How many bytes in all.
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -171,21 +173,22 @@ impl CompletionTransport {
                 self.receiving = Receiving::Stopping(id);
                 Some(Wish::Cancel(id))
             }
-            Receiving::Off if !wants_input && self.received.end.is_none() => self.watch(),
+            Receiving::Off => self.watch(),
             _ => None,
         }
     }
 
     /// Learns of a peer that breaks off while nothing is received.
     fn watch(&mut self) -> Option<Wish> {
-        if self.watching != Watching::No {
+        if self.watching != Watching::No || matches!(self.received.end, Some(End::Failed(_))) {
             return None;
         }
         self.watching = Watching::Wanted;
         Some(Wish::Start(Operation::Poll {
             fd: Arc::clone(&self.socket),
-            // Errors and hang-ups are reported unasked.
+            // Errors and hang-ups are reported unasked; so is the end of input, at first.
             events: 0,
+            repeat: Repeat::Multishot,
         }))
     }
 
@@ -206,13 +209,23 @@ impl CompletionTransport {
         if is_send {
             self.complete_send(completion)
         } else if self.watching == Watching::On(completion.id) {
-            self.watching = Watching::No;
-            News {
-                readiness: Readiness::HANG_UP,
-                ..News::default()
-            }
+            self.complete_watch(&completion)
         } else {
             self.complete_receive(completion)
+        }
+    }
+
+    #[cold]
+    fn complete_watch(&mut self, completion: &Completion) -> News {
+        if !completion.has_more() {
+            self.watching = Watching::No;
+        }
+        match completion.result {
+            Ok(Outcome::Events(events)) if events & (epoll::ERR | epoll::HUP) != 0 => News {
+                readiness: Readiness::HANG_UP,
+                ..News::default()
+            },
+            _ => News::default(),
         }
     }
 
@@ -280,14 +293,17 @@ impl CompletionTransport {
         if let Some(rest) = rest
             && self.send_failure.is_none()
         {
-            let file_bytes = match &rest {
-                Operation::SendFile { length, .. } => Some(*length),
-                _ => None,
+            let (file_bytes, bytes) = match &rest {
+                Operation::SendFile { length, .. } => (Some(*length), *length),
+                // A usize fits in 64 bits.
+                Operation::Send { payload, .. } => (None, payload.as_slice().len() as u64),
+                _ => (None, 0),
             };
             self.to_start = Some(rest);
             self.sending = Some(Sending {
                 id: None,
                 file_bytes,
+                bytes,
             });
             if was_asked && sent == 0 {
                 self.probe = Probe::Stalled;
@@ -302,7 +318,12 @@ impl CompletionTransport {
 
     /// What is left to be sent of `payload`; if nothing, its buffer is kept for the next.
     #[inline]
-    fn rest_of(&mut self, socket: SharedFd, mut payload: Payload, sent: usize) -> Option<Operation> {
+    fn rest_of(
+        &mut self,
+        socket: SharedFd,
+        mut payload: Payload,
+        sent: usize,
+    ) -> Option<Operation> {
         if sent < payload.as_slice().len() {
             payload.advance(sent);
             return Some(Operation::Send { socket, payload });
@@ -367,9 +388,9 @@ impl Transport for CompletionTransport {
         match &mut self.received.end {
             None => Ok(None),
             Some(End::Closed) => Ok(Some(0)),
-            Some(End::Failed(error)) => {
-                Err(io::Error::from_raw_os_error(error.raw_os_error().unwrap_or_default()))
-            }
+            Some(End::Failed(error)) => Err(io::Error::from_raw_os_error(
+                error.raw_os_error().unwrap_or_default(),
+            )),
         }
     }
 
@@ -413,6 +434,7 @@ impl Transport for CompletionTransport {
         self.sending = Some(Sending {
             id: None,
             file_bytes,
+            bytes: len,
         });
         Ok(if output.is_empty() {
             Flushed::All
@@ -422,8 +444,8 @@ impl Transport for CompletionTransport {
     }
 
     #[inline]
-    fn is_sending(&self) -> bool {
-        self.sending.is_some()
+    fn sending_bytes(&self) -> u64 {
+        self.sending.as_ref().map_or(0, |sending| sending.bytes)
     }
 
     #[inline]

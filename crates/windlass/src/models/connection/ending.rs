@@ -32,7 +32,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         let next = self.session.stop(&mut session_cx);
         let was_idle = matches!(next, Next::Close)
             && session_cx.output.is_empty()
-            && !self.transport.is_sending();
+            && self.transport.sending_bytes() == 0;
         self.follow(lane, host, next)?;
         if was_idle {
             return self.close_idle(lane);

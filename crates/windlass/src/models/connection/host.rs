@@ -88,9 +88,9 @@ pub(in crate::models) trait Transport: 'static {
     /// If the peer is gone, or a file is too short.
     fn flush(&mut self, output: &mut Output, sent_bytes: &mut u64) -> Result<Flushed, FlushError>;
 
-    /// Whether output that was taken has not left yet: the connection must not end then.
-    fn is_sending(&self) -> bool {
-        false
+    /// How much of the output that was taken has not left yet: the connection must not end then.
+    fn sending_bytes(&self) -> u64 {
+        0
     }
 
     /// Whether output that was taken can't be sent: the next flush says why.

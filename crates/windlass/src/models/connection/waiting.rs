@@ -43,13 +43,14 @@ impl<V: Service, T: Transport> Connection<V, T> {
     }
 
     /// Whether the queued output has drained so far that its producer may go on.
-    pub(super) fn is_low(&self) -> bool {
+    pub(super) fn is_low(&self, lane: &Lane<V>) -> bool {
         self.output.as_ref().is_none_or(|output| output.is_low())
+            && self.transport.sending_bytes() <= lane.limits.output.low_bytes
     }
 
     /// Whether output has not left yet.
     pub(super) fn owes(&self) -> bool {
-        self.output.is_some() || self.transport.is_sending()
+        self.output.is_some() || self.transport.sending_bytes() > 0
     }
 
     /// Notes that the peer has taken some of the output that was taken from the queue.
