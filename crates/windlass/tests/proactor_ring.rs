@@ -1,0 +1,8 @@
+//! The proactor over io_uring: what only a ring can get wrong.
+
+#[path = "common/loops.rs"]
+mod common;
+
+mod ring {
+    pub(crate) mod basics;
+}
