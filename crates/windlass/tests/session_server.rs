@@ -8,6 +8,8 @@
     reason = "a child speaks to its parent, and a hang is reported"
 )]
 
+#[path = "session_server/blocking.rs"]
+mod blocking;
 #[path = "session_server/endings.rs"]
 mod endings;
 #[path = "session_server/half_sync.rs"]

@@ -114,6 +114,10 @@ pub(super) struct Gone;
 /// What a step comes to.
 pub(super) type Step = Result<(), Gone>;
 
+/// What held left-over input is kept for the next one, if it is no larger: where sessions are called
+/// in other threads, each input is left over until they are back.
+const CARRY_KEPT_BYTES: usize = 1024;
+
 /// How often a session may go on at once while its output drains at once.
 const ROUNDS_MAX: u32 = 16;
 
@@ -318,8 +322,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if at < len {
             self.carry.clear();
             self.carry.extend_from_slice(&lane.input[at..len]);
-        } else if self.carry.capacity() > 0 {
+        } else if self.carry.capacity() > CARRY_KEPT_BYTES {
             self.carry = Vec::new();
+        } else {
+            self.carry.clear();
         }
         Ok(())
     }

@@ -47,6 +47,9 @@ impl Acceptor {
     /// Gives a connection to the carrier; answers whether that took it.
     fn carry(&mut self, carrier: &dyn Carrier, arrival: Arrival) -> bool {
         self.held = carrier.carry(arrival).err();
+        if self.held.is_none() {
+            self.pause = PAUSE_MIN;
+        }
         self.held.is_none()
     }
 
@@ -55,9 +58,14 @@ impl Acceptor {
         let event = cx.event();
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSE_MAX);
+        let has_held = self.held.is_some();
         let resumed = cx.after(pause, move |_, cx| {
             // Gone: the server stops.
             let _ = cx.enable(event);
+            if has_held {
+                // The listener need not be ready for that one to be tried again.
+                let _ = cx.activate(event, 1);
+            }
         });
         match resumed {
             Ok(_) => Disposition::Disable,
@@ -114,7 +122,6 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
                             state.lane.counts.accept_pauses += 1;
                             return self.pause(cx);
                         }
-                        self.pause = PAUSE_MIN;
                         continue;
                     }
                     self.pause = PAUSE_MIN;
