@@ -20,6 +20,9 @@
 //! - A cancelled operation fails with `ECANCELED` and has done nothing: a stream read took nothing,
 //!   an accept took no connection. If it had begun to, it completes with what it took.
 
+pub mod execution;
+pub(crate) mod faults;
+pub(crate) mod parts;
 mod payload;
 mod table;
 

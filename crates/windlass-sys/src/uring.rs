@@ -326,6 +326,12 @@ impl Ring {
         self.flights.len()
     }
 
+    /// Whether `id` names an operation in flight.
+    #[must_use]
+    pub fn is_in_flight(&self, id: OpId) -> bool {
+        self.flights.contains(id)
+    }
+
     /// Whether there are completions that need no wait.
     #[must_use]
     pub fn has_ready(&self) -> bool {

@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use io_uring::{cqueue, opcode, squeue};
-use rustix::net::SocketAddrAny;
 
 use super::entry::{self, Extra};
 use super::setup::Abilities;
 use super::transfer::Step;
 use crate::epoll;
 use crate::file::of_statx;
-use crate::operation::{Address, MessageInfo, Operation, Outcome, Repeat};
+use crate::operation::parts::append;
+use crate::operation::{Operation, Outcome, Repeat};
 
 /// An operation that the kernel may be at.
 pub(super) struct Flight {
@@ -276,7 +276,7 @@ impl Flight {
                 let Extra::Message(message) = &self.extra else {
                     unreachable!("a message that was received has its header");
                 };
-                Outcome::Message(Box::new(describe(message, count)))
+                Outcome::Message(Box::new(message.describe(count)))
             }
             Operation::Statx { .. } => {
                 let Extra::Status(status) = &self.extra else {
@@ -342,44 +342,4 @@ fn forget(fd: &mut Option<OwnedFd>) {
     if let Some(fd) = fd.take() {
         let _ = fd.into_raw_fd();
     }
-}
-
-/// Counts `count` bytes as part of the vectors, which are filled one after the other; at most what
-/// they have room for.
-///
-/// # Safety
-///
-/// - So many bytes were written into their spare capacity, from the first vector's end on.
-unsafe fn append(buffers: &mut [Vec<u8>], mut count: usize) {
-    for buffer in buffers {
-        let here = count.min(buffer.capacity() - buffer.len());
-        // SAFETY: Within the capacity, and written, as the caller promises.
-        unsafe { buffer.set_len(buffer.len() + here) };
-        count -= here;
-    }
-}
-
-fn describe(message: &entry::Message, bytes: usize) -> MessageInfo {
-    let len = message.header.msg_namelen;
-    // Without a name the kernel leaves the length zero.
-    let from = (len as usize >= size_of::<libc::sa_family_t>()).then(|| {
-        // SAFETY: The kernel has written `len` bytes of an address there, which is at most the
-        // length of the storage that it was told.
-        unsafe { SocketAddrAny::read(message.address.as_ptr().cast(), len) }
-    });
-    MessageInfo {
-        bytes,
-        from: from.and_then(decode),
-        truncated: message.header.msg_flags & libc::MSG_TRUNC != 0,
-    }
-}
-
-fn decode(address: SocketAddrAny) -> Option<Address> {
-    use std::os::unix::ffi::OsStrExt;
-    if let Ok(address) = std::net::SocketAddr::try_from(address.clone()) {
-        return Some(Address::Internet(address));
-    }
-    let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
-    let path = std::ffi::OsStr::from_bytes(address.path_bytes()?);
-    Some(Address::Unix(path.into()))
 }
