@@ -39,8 +39,8 @@ pub struct UringDemultiplexer {
 struct Polls {
     /// By descriptor.
     entries: Vec<Option<Entry>>,
-    /// Those whose polls must be made before the next wait; some may be gone or made by then.
-    to_arm: Vec<RawHandle>,
+    /// The keys of polls that must be made before the next wait; some may be obsolete by then.
+    to_arm: Vec<u64>,
     /// Numbers the polls, so that what an earlier one of the same descriptor reports is told apart.
     serial: u32,
 }
@@ -61,8 +61,8 @@ struct Entry {
 enum State {
     /// The ring has a poll of this key.
     Armed(u64),
-    /// It has none, and is to have one.
-    ToArm,
+    /// It has none, and is to have one of this key.
+    ToArm(u64),
     /// It has none: nothing is waited for, or it was reported once.
     Silent,
 }
@@ -153,8 +153,7 @@ impl UringDemultiplexer {
         let state = if interest.is_none() {
             State::Silent
         } else {
-            self.polls.to_arm.push(raw);
-            State::ToArm
+            self.polls.plan(index)
         };
         let entries = &mut self.polls.entries;
         if index >= entries.len() {
@@ -185,29 +184,33 @@ impl UringDemultiplexer {
 }
 
 impl Polls {
+    /// Has a poll of the descriptor at `index` made before the next wait.
+    fn plan(&mut self, index: usize) -> State {
+        self.serial = self.serial.wrapping_add(1) & (u32::MAX >> 1);
+        let key = u64::from(self.serial) << 32 | index as u64;
+        self.to_arm.push(key);
+        State::ToArm(key)
+    }
+
     /// Makes the polls that are missing.
     fn arm(&mut self, ring: &mut Ring) {
-        for raw in self.to_arm.drain(..) {
-            let Some(entry) = index_of(raw)
-                .ok()
-                .and_then(|index| self.entries.get_mut(index)?.as_mut())
-            else {
+        for key in self.to_arm.drain(..) {
+            let index = index_in(key);
+            let Some(Some(entry)) = self.entries.get_mut(index) else {
                 continue;
             };
-            if entry.state != State::ToArm {
-                continue;
+            if entry.state == State::ToArm(key) {
+                entry.state = State::Armed(key);
+                // A place in the table fits, as it is that of a descriptor.
+                ring.poll(index as RawHandle, entry.events, entry.mode, key);
             }
-            self.serial = self.serial.wrapping_add(1) & (u32::MAX >> 1);
-            let key = u64::from(self.serial) << 32 | u64::from(raw.unsigned_abs());
-            entry.state = State::Armed(key);
-            ring.poll(raw, entry.events, entry.mode, key);
         }
     }
 
     /// Adds what a poll found to `batch`. Answers the key of the poll if it must be ended.
     #[must_use]
     fn report(&mut self, batch: &mut Batch, key: u64, result: i32, has_more: bool) -> Option<u64> {
-        let index = (key & 0xffff_ffff) as usize;
+        let index = index_in(key);
         let entry = self.entries.get_mut(index)?.as_mut()?;
         if entry.state != State::Armed(key) {
             // Of an earlier registration of the number.
@@ -234,27 +237,30 @@ impl Polls {
             // bring what is wanted.
             entry.mode = PollMode::Edge;
         }
-        if found != 0 && entry.notify == Notify::Once {
-            entry.state = State::Silent;
-        } else {
-            entry.state = State::ToArm;
-            // A number of the table fits, as it was one of a descriptor.
-            self.to_arm.push(index as RawHandle);
+        entry.state = State::Silent;
+        if found == 0 || entry.notify == Notify::Always {
+            let state = self.plan(index);
+            if let Some(Some(entry)) = self.entries.get_mut(index) {
+                entry.state = state;
+            }
         }
         has_more.then_some(key)
     }
 
     /// The ring is new: it has no polls.
     fn forget_armed(&mut self) {
-        for (index, entry) in self.entries.iter_mut().enumerate() {
-            if let Some(entry) = entry
-                && matches!(entry.state, State::Armed(_))
-            {
-                entry.state = State::ToArm;
-                self.to_arm.push(index as RawHandle);
+        for entry in self.entries.iter_mut().flatten() {
+            if let State::Armed(key) = entry.state {
+                entry.state = State::ToArm(key);
+                self.to_arm.push(key);
             }
         }
     }
+}
+
+/// The place of a poll's descriptor in the table.
+fn index_in(key: u64) -> usize {
+    (key & 0xffff_ffff) as usize
 }
 
 /// How a poll is made unless a half-close is in the way.
