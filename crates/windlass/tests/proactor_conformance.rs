@@ -6,6 +6,11 @@
 //! `WINDLASS_TEST_OPERATIONS` sets how many operations the long tests make (default 20,000, of
 //! each driver).
 
+#![expect(
+    clippy::print_stdout,
+    reason = "what is left out and the seed of a failure are told"
+)]
+
 #[path = "common/loops.rs"]
 mod common;
 

@@ -200,7 +200,7 @@ pub(crate) fn an_event_takes_the_completions_of_many_operations(make: Make) {
     assert!(subject.event_loop.remove(event));
     let refused = subject.event_loop.start_for(event, timeout(Duration::ZERO));
     let refused = refused.expect_err("it is gone");
-    assert!(matches!(refused.into_rejected(), Operation::Timeout { .. }));
+    assert!(matches!(refused.rejected, Operation::Timeout { .. }));
 }
 
 /// In a process of its own.

@@ -187,7 +187,7 @@ impl Model {
             0 => read(&socket, room),
             1 => Operation::ReceiveMessage {
                 socket,
-                buffers: vec![Vec::with_capacity(room); 2],
+                buffers: (0..2).map(|_| Vec::with_capacity(room)).collect(),
             },
             2 => Operation::ReadVectored {
                 fd: socket,
