@@ -231,32 +231,41 @@ fn more_operations_than_the_queues_hold_all_complete() {
 
 #[test]
 fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
-    with_ring(|mut subject| {
-        let path = std::env::temp_dir().join(format!("windlass-ring-{}", std::process::id()));
-        let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-        std::fs::write(&path, &content).expect("write");
-        let file: SharedFd = Arc::new(std::fs::File::open(&path).expect("open").into());
-        std::fs::remove_file(&path).expect("remove");
-        let (socket, mut peer) = pair();
-        let reader = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            peer.read_to_end(&mut all).expect("read");
-            all
-        });
-        for (offset, length, expected) in [(10, 600_000, 600_000), (699_990, 100, 10)] {
-            subject.ring.start(Operation::SendFile {
-                file: Arc::clone(&file),
-                offset,
-                length,
-                socket: Arc::clone(&socket),
-            });
-            assert_eq!(bytes(&subject.next()), expected);
-        }
-        drop(socket);
-        let got = reader.join().expect("join");
-        assert_eq!(got[..600_000], content[10..600_010]);
-        assert_eq!(got[600_000..], content[699_990..]);
+    for nonblocking in [false, true] {
+        with_ring(|subject| send_parts_of_a_file(subject, nonblocking));
+    }
+}
+
+fn send_parts_of_a_file(mut subject: Subject, nonblocking: bool) {
+    let path = std::env::temp_dir().join(format!(
+        "windlass-ring-{}-{nonblocking}",
+        std::process::id()
+    ));
+    let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(&path, &content).expect("write");
+    let file: SharedFd = Arc::new(std::fs::File::open(&path).expect("open").into());
+    std::fs::remove_file(&path).expect("remove");
+    let (ours, mut peer) = UnixStream::pair().expect("pair");
+    ours.set_nonblocking(nonblocking).expect("set");
+    let socket: SharedFd = Arc::new(ours.into());
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("read");
+        all
     });
+    for (offset, length, expected) in [(10, 600_000, 600_000), (699_990, 100, 10)] {
+        subject.ring.start(Operation::SendFile {
+            file: Arc::clone(&file),
+            offset,
+            length,
+            socket: Arc::clone(&socket),
+        });
+        assert_eq!(bytes(&subject.next()), expected);
+    }
+    drop(socket);
+    let got = reader.join().expect("join");
+    assert_eq!(got[..600_000], content[10..600_010]);
+    assert_eq!(got[600_000..], content[699_990..]);
 }
 
 #[test]
