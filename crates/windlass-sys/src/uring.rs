@@ -29,6 +29,7 @@
 //! An operation is an entry of 64 bytes and a place in the table; no allocation but for vectored
 //! and message operations, addresses, time-outs, descriptions and file transfers.
 
+mod direct;
 mod ending;
 mod entry;
 mod flight;
@@ -397,16 +398,20 @@ impl Ring {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
+        if let Some(result) = flight.attempt() {
+            return self.end(id, result);
+        }
         match flight.entry(self.abilities) {
             Ok(entry) => self.push(entry.user_data(id.to_bits())),
-            Err(error) => self.fail(id, error),
+            Err(error) => self.end(id, Err(error)),
         }
     }
 
+    /// An operation is complete that the kernel has no entry of.
     #[cold]
-    fn fail(&mut self, id: OpId, error: io::Error) {
+    fn end(&mut self, id: OpId, result: io::Result<usize>) {
         if let Some(flight) = self.flights.remove(id) {
-            self.ready.push_back(Untried::new(id, Err(error), flight));
+            self.ready.push_back(Untried::new(id, result, flight));
         }
     }
 

@@ -78,5 +78,5 @@ pub use self::choice::{
     Driver, DriverChoice, DriverError, ENVIRONMENT_VARIABLE, Fallback, ProactorConfig,
 };
 pub(crate) use self::choice::{OpenFailure, open};
-pub(crate) use self::inbox::{Delivered, Inbox};
+pub(crate) use self::inbox::{Delivered, Inbox, Notice};
 pub(crate) use self::waiter::Waiter;

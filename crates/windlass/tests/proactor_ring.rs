@@ -5,4 +5,7 @@ mod common;
 
 mod ring {
     pub(crate) mod basics;
+    pub(crate) mod buffers;
+    pub(crate) mod limits;
+    pub(crate) mod processes;
 }

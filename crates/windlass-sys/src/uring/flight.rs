@@ -5,9 +5,10 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use io_uring::{cqueue, opcode, squeue};
 
+use super::direct::{Attempt, Direct};
 use super::entry::{self, Extra};
 use super::setup::Abilities;
-use super::transfer::Step;
+use super::transfer::{Step, Transfer};
 use crate::epoll;
 use crate::file::of_statx;
 use crate::operation::parts::append;
@@ -71,6 +72,56 @@ impl Flight {
         }
     }
 
+    /// Does what can be done without the kernel's ring; answers what it came to, if it is complete.
+    #[inline]
+    pub(super) fn attempt(&mut self) -> Option<io::Result<usize>> {
+        match self.operation {
+            Operation::SendFile { .. } if self.stage == Stage::Itself => self.attempt_transfer(),
+            _ => None,
+        }
+    }
+
+    fn attempt_transfer(&mut self) -> Option<io::Result<usize>> {
+        let Operation::SendFile {
+            file,
+            offset,
+            length,
+            socket,
+        } = &self.operation
+        else {
+            return None;
+        };
+        if matches!(self.extra, Extra::None) {
+            let direct = Direct::new(socket, *offset, *length)?;
+            self.extra = Extra::Direct(Box::new(direct));
+        }
+        let Extra::Direct(direct) = &mut self.extra else {
+            return None;
+        };
+        let sent = |direct: &Direct| direct.sent() as usize;
+        match direct.attempt(file, socket) {
+            Ok(Attempt::Done) => Some(Ok(sent(direct))),
+            Ok(Attempt::Wait) => {
+                self.stage = Stage::Readiness;
+                None
+            }
+            // What went is told first; the socket will say the error again.
+            Err(_) if direct.sent() > 0 => Some(Ok(sent(direct))),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                // Not a file that it takes: by reading and sending.
+                let transfer = Transfer::new(&self.operation);
+                match transfer {
+                    Ok(transfer) => {
+                        self.extra = Extra::Transfer(Box::new(transfer));
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
     /// The entry for what it waits for.
     pub(super) fn entry(&mut self, abilities: Abilities) -> io::Result<squeue::Entry> {
         if self.stage == Stage::Readiness
@@ -93,6 +144,7 @@ impl Flight {
     pub(super) fn cancelled(&self) -> io::Result<usize> {
         match &self.extra {
             Extra::Transfer(transfer) if transfer.sent() > 0 => Ok(transfer.sent() as usize),
+            Extra::Direct(direct) if direct.sent() > 0 => Ok(direct.sent() as usize),
             _ => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
         }
     }
@@ -202,6 +254,7 @@ impl Flight {
             | Operation::WriteVectored { fd, .. } => (fd, epoll::OUT),
             Operation::SendFile { file, socket, .. } => match &self.extra {
                 Extra::Transfer(transfer) if transfer.is_sending() => (socket, epoll::OUT),
+                Extra::Direct(_) => (socket, epoll::OUT),
                 _ => (file, epoll::IN),
             },
             _ => return None,

@@ -20,7 +20,7 @@ use crate::event_loop::handler::{BoxedHandler, EventHandler};
 use crate::event_loop::io_source::IoOptions;
 use crate::event_loop::reactor::Reactor;
 use crate::proactor::{
-    CancelOutcome, Completion, Delivered, Driver, Fallback, Inbox, OpId, Operation, PoolId,
+    CancelOutcome, Completion, Delivered, Driver, Fallback, Inbox, Notice, OpId, Operation, PoolId,
 };
 
 /// An event that completions are addressed to.
@@ -95,7 +95,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
     ///
     /// # Errors
     ///
-    /// If there is no such event (as [`RegisterErrorKind::NoHandle`]), or the emulated driver can't
+    /// If there is no such event ([`NoEvent`](RegisterErrorKind::NoEvent)), or the emulated driver can't
     /// be opened (`EMFILE`); the operation comes back.
     #[inline]
     pub fn start_for(
@@ -103,15 +103,53 @@ impl<'l, S: 'l> Reactor<'l, S> {
         event: EventId,
         operation: Operation,
     ) -> Result<OpId, RegisterError<Operation>> {
+        self.start_with(event, operation, Notice::Always)
+    }
+
+    /// As [`start_for`](Self::start_for), but the handler does not run for a completion that only
+    /// says that all went well: it finds that beside the next that it runs for. Of an operation that
+    /// failed, sent or wrote less than its payload, or goes on, it is told as usual.
+    ///
+    /// For answers of a server: what it runs for is the next request, and the answer's buffer is
+    /// back by then. Whoever waits for the completion after all says so with
+    /// [`wake_for`](Self::wake_for).
+    ///
+    /// # Errors
+    ///
+    /// As [`start_for`](Self::start_for).
+    #[inline]
+    pub fn start_quietly_for(
+        &mut self,
+        event: EventId,
+        operation: Operation,
+    ) -> Result<OpId, RegisterError<Operation>> {
+        self.start_with(event, operation, Notice::OfFailure)
+    }
+
+    /// Has the completion of an operation that was started
+    /// [quietly](Self::start_quietly_for) make its event's handler run after all: it is waited for
+    /// now. Answers whether the operation is in flight; if not, its completion was taken, or is
+    /// there to be taken.
+    pub fn wake_for(&mut self, operation: OpId) -> bool {
+        self.inbox.wake_for(operation)
+    }
+
+    #[inline]
+    fn start_with(
+        &mut self,
+        event: EventId,
+        operation: Operation,
+        notice: Notice,
+    ) -> Result<OpId, RegisterError<Operation>> {
         if self.engine.state(event).is_none() {
-            return Err(RegisterError::new(RegisterErrorKind::NoHandle, operation));
+            return Err(RegisterError::new(RegisterErrorKind::NoEvent, operation));
         }
         if let Err(error) = self.prepare_driver() {
             let kind = RegisterErrorKind::Driver(error);
             return Err(RegisterError::new(kind, operation));
         }
         let id = self.demultiplexer.start(operation);
-        self.inbox.note_start(id, event);
+        self.inbox.note_start(id, event, notice);
         self.engine.hold();
         Ok(id)
     }
@@ -288,6 +326,7 @@ pub(super) fn deliver<P>(engine: &mut Engine<P>, inbox: &mut Inbox, completion: 
             // It exists: when an event goes, its operations lose it.
             let _ = engine.activate_event(event, Readiness::NONE, 1);
         }
+        Delivered::Quietly => {}
         Delivered::Unwanted(completion) => drop(completion),
     }
 }

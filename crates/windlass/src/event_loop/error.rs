@@ -67,6 +67,8 @@ pub enum RegisterErrorKind {
     Engine(InsertErrorKind),
     /// The driver of operations can't be opened.
     Driver(io::Error),
+    /// There is no event of that id.
+    NoEvent,
     /// The handler has no handle.
     NoHandle,
     /// The signal can't be watched.
@@ -102,6 +104,9 @@ impl fmt::Display for RegisterErrorKind {
             }
             Self::Engine(kind) => kind.fmt(f),
             Self::Driver(_) => f.write_str("open the driver of operations"),
+            Self::NoEvent => {
+                f.write_str("start an operation for an event: there is none of that id")
+            }
             Self::NoHandle => f.write_str("register a handler: it has no handle"),
             Self::Signal { signal, .. } => write!(f, "watch {signal}"),
         }
@@ -129,7 +134,9 @@ impl<T> Error for RegisterError<T> {
                 Some(source)
             }
             RegisterErrorKind::Signal { source, .. } => Some(source),
-            RegisterErrorKind::Engine(_) | RegisterErrorKind::NoHandle => None,
+            RegisterErrorKind::Engine(_)
+            | RegisterErrorKind::NoEvent
+            | RegisterErrorKind::NoHandle => None,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! - What is in the queue of an event is for that event: both lists are emptied when it is removed.
 
 use windlass_core::EventId;
-use windlass_sys::operation::{Completion, OpId};
+use windlass_sys::operation::{Completion, OpId, Operation, Outcome};
 
 /// The loop's view of operations, beside the driver that carries them out.
 #[derive(Debug, Default)]
@@ -32,6 +32,16 @@ struct Record {
     event: Option<EventId>,
     previous: u32,
     next: u32,
+    notice: Notice,
+}
+
+/// Whether a completion has the handler of its event run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// Each one.
+    Always,
+    /// Unless the operation did all that it was for.
+    OfFailure,
 }
 
 /// The operations and completions of one event.
@@ -57,6 +67,8 @@ struct Node {
 /// What became of a completion.
 #[derive(Debug)]
 pub(crate) enum Delivered {
+    /// It waits until its event's handler runs for something else.
+    Quietly,
     /// It waits for its event's handler.
     To(EventId),
     /// Its event is gone: nobody wants it.
@@ -73,7 +85,7 @@ impl Inbox {
 
     /// An operation was started for `event`.
     #[inline]
-    pub(crate) fn note_start(&mut self, id: OpId, event: EventId) {
+    pub(crate) fn note_start(&mut self, id: OpId, event: EventId, notice: Notice) {
         let place = event.slot();
         if place >= self.boxes.len() {
             self.boxes.resize(place + 1, EMPTY);
@@ -85,6 +97,7 @@ impl Inbox {
                 event: None,
                 previous: NONE,
                 next: NONE,
+                notice,
             };
             self.records.resize(slot + 1, free);
         }
@@ -97,6 +110,7 @@ impl Inbox {
             event: Some(event),
             previous: NONE,
             next: first,
+            notice,
         };
     }
 
@@ -104,9 +118,11 @@ impl Inbox {
     #[inline]
     pub(crate) fn deliver(&mut self, completion: Completion) -> Delivered {
         let slot = completion.id.slot();
-        let Some(event) = self.records[slot].event else {
+        let Record { event, notice, .. } = self.records[slot];
+        let Some(event) = event else {
             return Delivered::Unwanted(completion);
         };
+        let is_quiet = notice == Notice::OfFailure && did_all(&completion);
         if !completion.has_more() {
             self.unlink(slot);
         }
@@ -129,7 +145,23 @@ impl Inbox {
         } else {
             self.nodes[last as usize].next = at;
         }
-        Delivered::To(event)
+        if is_quiet {
+            Delivered::Quietly
+        } else {
+            Delivered::To(event)
+        }
+    }
+
+    /// Has the completion of an operation that was started quietly make its event's handler run.
+    /// Answers whether it is in flight.
+    pub(crate) fn wake_for(&mut self, id: OpId) -> bool {
+        match self.records.get_mut(id.slot()) {
+            Some(record) if record.id == id && record.event.is_some() => {
+                record.notice = Notice::Always;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Takes the next completion out of an event's queue.
@@ -200,5 +232,20 @@ impl Inbox {
         } else if let Some(event) = event {
             self.boxes[event.slot()].first_operation = next;
         }
+    }
+}
+
+/// Whether an operation is complete and did all that it was for.
+fn did_all(completion: &Completion) -> bool {
+    match (&completion.result, &completion.operation) {
+        (
+            Ok(Outcome::Bytes(count)),
+            Some(
+                Operation::Send { payload, .. }
+                | Operation::SendZeroCopy { payload, .. }
+                | Operation::Write { payload, .. },
+            ),
+        ) => *count == payload.as_slice().len(),
+        (result, operation) => result.is_ok() && operation.is_some(),
     }
 }
