@@ -77,7 +77,7 @@ pub struct Ring {
     faults: VecDeque<i32>,
 }
 
-/// An operation that ended without the kernel: no buffer of a pool is in it, so that a ring can move
+/// An operation that ended without the kernel, and keeps its place until it is told: no buffer of a pool is in it, so that a ring can move
 /// between threads.
 struct Untried {
     id: OpId,
@@ -205,7 +205,7 @@ impl Ring {
         let is_parked = flight.stage == Stage::Parked;
         if is_parked || self.take_from_overflow(id) {
             self.parked.retain(|parked| *parked != id);
-            if let Some(flight) = self.flights.remove(id) {
+            if let Some(flight) = self.flights.take(id) {
                 let result = flight.cancelled();
                 self.ready.push_back(Untried::new(id, result, flight));
             }
@@ -296,6 +296,7 @@ impl Ring {
     pub fn reap(&mut self, pools: &BufferPools, mut sink: impl FnMut(Reaped)) -> io::Result<()> {
         loop {
             while let Some(untried) = self.ready.pop_front() {
+                self.flights.release(untried.id);
                 sink(Reaped::Operation(untried.into_completion()));
             }
             loop {
@@ -410,7 +411,7 @@ impl Ring {
     /// An operation is complete that the kernel has no entry of.
     #[cold]
     fn end(&mut self, id: OpId, result: io::Result<usize>) {
-        if let Some(flight) = self.flights.remove(id) {
+        if let Some(flight) = self.flights.take(id) {
             self.ready.push_back(Untried::new(id, result, flight));
         }
     }
