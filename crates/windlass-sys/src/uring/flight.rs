@@ -20,6 +20,8 @@ pub(super) struct Flight {
     pub(super) extra: Extra,
     pub(super) stage: Stage,
     pub(super) cancel_asked: bool,
+    /// Whether a splice waits for where it puts, not for where it takes from.
+    waits_for_target: bool,
     /// Whether a zero-copy send goes the ordinary way: the socket has no other.
     sends_plainly: bool,
 }
@@ -68,6 +70,7 @@ impl Flight {
             extra: Extra::None,
             stage: Stage::Itself,
             cancel_asked: false,
+            waits_for_target: false,
             sends_plainly: false,
         }
     }
@@ -153,7 +156,7 @@ impl Flight {
     pub(super) fn answered(&mut self, result: i32, flags: u32) -> (Found, Next) {
         match self.stage {
             Stage::Readiness => return self.ready(result),
-            Stage::Release(known) => return (Found::Result(self.outcome(known)), Next::Finish),
+            Stage::Release(known) => return self.released(known),
             Stage::Itself | Stage::Parked => {}
         }
         if cqueue::more(flags) && matches!(self.operation, Operation::SendZeroCopy { .. }) {
@@ -180,6 +183,17 @@ impl Flight {
             Next::Finish
         };
         (found, next)
+    }
+
+    /// The network has let go of a send's pages.
+    fn released(&mut self, known: i32) -> (Found, Next) {
+        self.stage = Stage::Itself;
+        if known < 0
+            && let Some(next) = self.tries_again(-known)
+        {
+            return (Found::Nothing, next);
+        }
+        (Found::Result(self.outcome(known)), Next::Finish)
     }
 
     /// Whether an answer that the kernel says is the last is not: it ends multishot operations as
@@ -235,6 +249,8 @@ impl Flight {
             let error = io::Error::from_raw_os_error(-result);
             return (Found::Result(Err(error)), Next::Finish);
         }
+        // Of a splice nobody says which side it is that is not ready: one after the other is asked.
+        self.waits_for_target = !self.waits_for_target;
         (Found::Nothing, Next::Submit)
     }
 
@@ -257,6 +273,8 @@ impl Flight {
                 Extra::Direct(_) => (socket, epoll::OUT),
                 _ => (file, epoll::IN),
             },
+            Operation::Splice { to, .. } if self.waits_for_target => (to, epoll::OUT),
+            Operation::Splice { from, .. } => (from, epoll::IN),
             _ => return None,
         };
         Some(opcode::PollAdd::new(entry::fd(subject), events).build())
@@ -356,8 +374,15 @@ impl Flight {
             Operation::Close { fd } if error != libc::ECANCELED => forget(fd),
             _ => {}
         }
-        // A worker of the kernel that is to stop is interrupted.
-        let error = if self.cancel_asked && error == libc::EINTR {
+        // A worker of the kernel that is to stop is interrupted; and what would have been tried
+        // again was to stop first.
+        let is_stopped = matches!(
+            (error, &self.operation),
+            (libc::EINTR | libc::EAGAIN, _)
+                | (libc::ENOBUFS, Operation::ReceiveMultishot { .. })
+                | (libc::EOPNOTSUPP, Operation::SendZeroCopy { .. })
+        );
+        let error = if self.cancel_asked && is_stopped {
             libc::ECANCELED
         } else {
             error

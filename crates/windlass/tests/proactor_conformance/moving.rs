@@ -91,13 +91,6 @@ pub(crate) fn a_file_is_sent_to_sockets_only(make: Make) {
         subject.error(part(&file, 0, 10, &shared(writer))),
         libc::ENOTSOCK
     );
-    let (ours, _theirs) = pair(Blocking::Blocking);
-    let (reader, writer) = pipe(Blocking::Blocking);
-    drop(writer);
-    assert_eq!(
-        subject.error(part(&shared(reader), 0, 10, &ours)),
-        libc::ESPIPE
-    );
 }
 
 pub(crate) fn splices_move_between_pipes_sockets_and_files(make: Make) {

@@ -317,7 +317,6 @@ pub(crate) fn a_closed_peer_is_an_error_and_no_signal(make: Make) {
     // SAFETY: the default action of a signal; Rust programs ignore it otherwise.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let mut subject = Subject::new(make);
-    let file = Scratch::new().file(&content(100_000));
     for mode in BOTH {
         let (ours, theirs) = pair(mode);
         drop(theirs);
@@ -328,13 +327,6 @@ pub(crate) fn a_closed_peer_is_an_error_and_no_signal(make: Make) {
             address: None,
         };
         assert_eq!(subject.error(message), libc::EPIPE);
-        let part = Operation::SendFile {
-            file: Arc::clone(&file),
-            offset: 0,
-            length: 100_000,
-            socket: Arc::clone(&ours),
-        };
-        assert_eq!(subject.error(part), libc::EPIPE);
         let zero_copy = Operation::SendZeroCopy {
             socket: ours,
             payload: b"x".to_vec().into(),
