@@ -3,8 +3,8 @@
 //! A driver joins by one more `all_on!`. Where the kernel has no io_uring its half fails, unless
 //! `WINDLASS_TEST_NO_URING` is set: then it says so and is left out.
 //!
-//! `WINDLASS_TEST_OPERATIONS` sets how many operations the long tests make (default 20,000, of
-//! each driver).
+//! `WINDLASS_TEST_OPERATIONS` sets how many random operations are made of each driver (default
+//! 20,000; five times as many reads that may be cancelled), `WINDLASS_TEST_SEED` which.
 
 #![expect(
     clippy::print_stdout,

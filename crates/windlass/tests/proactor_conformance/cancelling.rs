@@ -252,11 +252,11 @@ pub(crate) fn pf_22_a_cancelled_read_loses_no_byte(make: Make) {
     let mut random = Random::new(22);
     let mut numbers = Numbers::default();
     let mut cancelled = 0;
-    for _ in 0..long_count() {
+    for _ in 0..long_count() * 5 {
         let id = subject.start(receive(&ours, 1 + random.below(40) as usize));
-        let timer = match random.below(10) {
-            0..6 => None,
-            6..9 => Some(Duration::from_micros(random.below(50))),
+        let timer = match random.below(40) {
+            0..34 => None,
+            34..39 => Some(Duration::from_micros(random.below(50))),
             _ => Some(Duration::from_micros(random.below(2000))),
         };
         let Some(time) = timer else {

@@ -14,7 +14,7 @@ use windlass_sys::fd::Blocking;
 
 use crate::common::open_descriptors;
 use crate::harness::{
-    Make, Random, Scratch, Subject, World, bytes, content, pair, pipe, read, receive, send, shared,
+    Make, Random, Scratch, Subject, World, bytes, content, pair, pipe, read, receive, shared,
     timeout,
 };
 use crate::sockets::accept;
@@ -187,6 +187,7 @@ pub(crate) fn no_descriptor_is_left_behind(make: Make) {
     drop(Subject::new(make));
     let before = open_descriptors();
     let mut random = Random::new(18);
+    let large = bytes::Bytes::from(vec![7; 1_000_000]);
     for round in 0..30 {
         let mut subject = Subject::new(make);
         let scratch = Scratch::new();
@@ -202,7 +203,10 @@ pub(crate) fn no_descriptor_is_left_behind(make: Make) {
             let (reader, writer) = pipe(Blocking::Blocking);
             let (reader, writer) = (shared(reader), shared(writer));
             subject.start(read(&reader, 100));
-            subject.start(send(&ours, &content(1_000_000)));
+            subject.start(Operation::Send {
+                socket: Arc::clone(&ours),
+                payload: large.clone().into(),
+            });
             subject.start(Operation::ReceiveMultishot {
                 socket: Arc::clone(&ours),
                 pool,

@@ -15,7 +15,7 @@ use crate::random::schedule;
 pub(crate) fn pf_19_transient_failures_lose_nothing(make: Make) {
     for mode in BOTH {
         let mut subject = Subject::new(make);
-        for seed in 0..60 {
+        for seed in 0..20 {
             let (ours, mut theirs) = connection(mode);
             let waiting = subject.start(receive(&ours, 10));
             subject

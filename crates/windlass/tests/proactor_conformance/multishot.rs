@@ -39,7 +39,7 @@ fn next_buffer(subject: &mut Subject, id: OpId) -> Option<ProvidedBuffer> {
 }
 
 pub(crate) fn one_accept_takes_many_connections(make: Make) {
-    const CONNECTIONS: usize = 300;
+    const CONNECTIONS: usize = 100;
     for mode in BOTH {
         let mut subject = Subject::new(make);
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::io::{ErrorKind, Read};
+use std::fs::File;
 use std::mem::{Discriminant, discriminant};
 use std::net::TcpListener;
 use std::os::fd::AsFd;
@@ -310,19 +310,11 @@ impl Model {
             self.turn();
         }
         for (at, stream) in self.streams.iter().enumerate() {
-            let mut rest = std::fs::File::from(stream.to.try_clone().expect("duplicate"));
-            set_blocking(rest.as_fd(), Blocking::Nonblocking).expect("set");
-            let mut left = 0;
-            let mut buffer = [0; 65_536];
-            loop {
-                match rest.read(&mut buffer) {
-                    Ok(count) => left += count as u64,
-                    Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                        break;
-                    }
-                }
-            }
+            // What is under way arrives before the end does.
+            windlass_sys::net::shutdown_write(stream.from.as_fd()).expect("shutdown");
+            set_blocking(stream.to.as_fd(), Blocking::Blocking).expect("set");
+            let mut rest = File::from(stream.to.try_clone().expect("duplicate"));
+            let left = std::io::copy(&mut rest, &mut std::io::sink()).expect("read");
             assert_eq!(stream.put, stream.taken + left, "bytes of stream {at}");
         }
         let ended = self
