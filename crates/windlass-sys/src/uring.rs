@@ -29,6 +29,7 @@
 //! An operation is an entry of 64 bytes and a place in the table; no allocation but for vectored
 //! and message operations, addresses, time-outs, descriptions and file transfers.
 
+mod direct;
 mod ending;
 mod entry;
 mod flight;
@@ -76,7 +77,7 @@ pub struct Ring {
     faults: VecDeque<i32>,
 }
 
-/// An operation that ended without the kernel: no buffer of a pool is in it, so that a ring can move
+/// An operation that ended without the kernel, and keeps its place until it is told: no buffer of a pool is in it, so that a ring can move
 /// between threads.
 struct Untried {
     id: OpId,
@@ -204,7 +205,7 @@ impl Ring {
         let is_parked = flight.stage == Stage::Parked;
         if is_parked || self.take_from_overflow(id) {
             self.parked.retain(|parked| *parked != id);
-            if let Some(flight) = self.flights.remove(id) {
+            if let Some(flight) = self.flights.take(id) {
                 let result = flight.cancelled();
                 self.ready.push_back(Untried::new(id, result, flight));
             }
@@ -295,6 +296,7 @@ impl Ring {
     pub fn reap(&mut self, pools: &BufferPools, mut sink: impl FnMut(Reaped)) -> io::Result<()> {
         loop {
             while let Some(untried) = self.ready.pop_front() {
+                self.flights.release(untried.id);
                 sink(Reaped::Operation(untried.into_completion()));
             }
             loop {
@@ -397,16 +399,20 @@ impl Ring {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
+        if let Some(result) = flight.attempt() {
+            return self.end(id, result);
+        }
         match flight.entry(self.abilities) {
             Ok(entry) => self.push(entry.user_data(id.to_bits())),
-            Err(error) => self.fail(id, error),
+            Err(error) => self.end(id, Err(error)),
         }
     }
 
+    /// An operation is complete that the kernel has no entry of.
     #[cold]
-    fn fail(&mut self, id: OpId, error: io::Error) {
-        if let Some(flight) = self.flights.remove(id) {
-            self.ready.push_back(Untried::new(id, Err(error), flight));
+    fn end(&mut self, id: OpId, result: io::Result<usize>) {
+        if let Some(flight) = self.flights.take(id) {
+            self.ready.push_back(Untried::new(id, result, flight));
         }
     }
 

@@ -221,6 +221,7 @@ fn every_example_is_run_here() {
         let known = [
             "echo.rs",
             "priorities.rs",
+            "proactor_echo.rs",
             "signals.rs",
             "ticker.rs",
             "worker_pool.rs",

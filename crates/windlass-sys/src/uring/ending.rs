@@ -57,12 +57,16 @@ impl Ring {
             .chain(std::mem::take(&mut self.parked))
             .collect();
         for id in unseen {
-            if let Some(flight) = self.flights.remove(id) {
+            if let Some(flight) = self.flights.take(id) {
                 let result = flight.cancelled();
                 self.ready.push_back(Untried::new(id, result, flight));
             }
         }
-        self.ready.drain(..).map(Untried::into_completion).collect()
+        let ready: Vec<Untried> = self.ready.drain(..).collect();
+        for untried in &ready {
+            self.flights.release(untried.id);
+        }
+        ready.into_iter().map(Untried::into_completion).collect()
     }
 
     /// Cancels everything and waits for it; what comes back goes into `back`.

@@ -17,10 +17,10 @@ use windlass::proactor::{
 use crate::common::{guarded, has_io_uring};
 
 /// Runs `test` with a loop whose driver is a ring, if there is one.
-pub(crate) fn with_loop<S: Default>(name: &str, test: impl FnOnce(EventLoop<'static, S>, S))
-where
-    S: 'static,
-{
+pub(crate) fn with_loop<S: Default + 'static>(
+    name: &str,
+    test: impl FnOnce(EventLoop<'static, S>, S),
+) {
     if has_io_uring() {
         guarded(name, || test(open(), S::default()));
     }
