@@ -73,6 +73,8 @@ pub struct Ring {
     /// The memory of the pools that are registered, by number.
     pools: Vec<Arc<PoolMemory>>,
     counters: Counters,
+    /// Answers on their way from the kernel's queue: user data, result, flags.
+    fetched: [(u64, i32, u32); 32],
     /// Errors that the next submissions are to meet, for tests.
     faults: VecDeque<i32>,
 }
@@ -181,6 +183,7 @@ impl Ring {
             parked: Vec::new(),
             pools: Vec::new(),
             counters: Counters::default(),
+            fetched: [(0, 0, 0); 32],
             faults: VecDeque::new(),
         })
     }
@@ -298,14 +301,12 @@ impl Ring {
             while let Some(untried) = self.ready.pop_front() {
                 sink(Reaped::Operation(untried.into_completion()));
             }
-            loop {
-                let answer = self.io.completion().next();
-                let Some(answer) = answer else {
-                    break;
-                };
-                let (data, result) = (answer.user_data(), answer.result());
-                if let Some(reaped) = self.answered(pools, data, result, answer.flags()) {
-                    sink(reaped);
+            while let answers @ 1.. = self.fetch() {
+                for at in 0..answers {
+                    let (data, result, flags) = self.fetched[at];
+                    if let Some(reaped) = self.answered(pools, data, result, flags) {
+                        sink(reaped);
+                    }
                 }
             }
             if !self.io.submission().cq_overflow() {
@@ -374,6 +375,18 @@ impl Ring {
         }?;
         self.pools.push(Arc::clone(memory));
         Ok(())
+    }
+
+    /// Copies what the kernel has completed out of its queue, as far as there is room; answers how
+    /// many that were.
+    #[inline]
+    fn fetch(&mut self) -> usize {
+        let mut count = 0;
+        for (place, answer) in self.fetched.iter_mut().zip(self.io.completion()) {
+            *place = (answer.user_data(), answer.result(), answer.flags());
+            count += 1;
+        }
+        count
     }
 
     /// From here on this thread is the only one, if the kernel is to know.
