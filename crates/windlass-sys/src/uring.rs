@@ -194,8 +194,17 @@ impl Ring {
     /// completion.
     #[inline]
     pub fn start(&mut self, operation: Operation) -> OpId {
+        let is_lost = match &operation {
+            Operation::ReceiveMultishot { pool, .. } => !self.has_pool(*pool),
+            _ => false,
+        };
         let id = self.flights.insert(Flight::new(operation));
-        self.submit(id);
+        if is_lost {
+            // The kernel would say that there is no buffer, again and again.
+            self.end(id, Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        } else {
+            self.submit(id);
+        }
         id
     }
 
@@ -359,6 +368,10 @@ impl Ring {
         flags: u32,
     ) -> Option<Reaped> {
         self.answered(pools, data, result, flags)
+    }
+
+    fn has_pool(&self, id: PoolId) -> bool {
+        usize::from(id.number()) < self.pools.len()
     }
 
     pub(crate) fn register_pool(&mut self, id: PoolId, memory: &Arc<PoolMemory>) -> io::Result<()> {
