@@ -36,7 +36,9 @@ mod tests {
 
     #[test]
     fn other_spellings_are_none() {
-        for text in ["", "-", "+1", "01", "-0", " 1", "1 ", "1a", "--1", "1-", "00"] {
+        for text in [
+            "", "-", "+1", "01", "-0", " 1", "1 ", "1a", "--1", "1-", "00",
+        ] {
             assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(parse(b"9223372036854775808"), None);

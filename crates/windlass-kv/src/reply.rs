@@ -123,14 +123,6 @@ impl<'a> Reply<'a> {
         });
     }
 
-    /// No array where there could be one.
-    pub(crate) fn null_array(&mut self) {
-        self.output.push(match self.version {
-            Version::Resp2 => b"*-1\r\n",
-            Version::Resp3 => b"_\r\n",
-        });
-    }
-
     /// An array; its elements follow.
     pub(crate) fn array(&mut self, count: usize) {
         self.head(b'*', count as i64);

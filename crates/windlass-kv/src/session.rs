@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use windlass::session::{Input, Next, Now, Output, Peer, Progress, Service, Session, SessionContext};
+use windlass::session::{
+    Input, Next, Now, Output, Peer, Progress, Service, Session, SessionContext,
+};
 
 use crate::client::Client;
 use crate::command::{Call, Command};
@@ -104,7 +106,10 @@ impl Session for KvSession {
         let consumed = run.at;
         let commands = run.commands;
         drop(run);
-        store.counters.commands.fetch_add(commands, Ordering::Relaxed);
+        store
+            .counters
+            .commands
+            .fetch_add(commands, Ordering::Relaxed);
         self.parser.swap_spare(spare);
         let next = match next {
             // What is half said will never be finished.

@@ -105,8 +105,8 @@ impl Conditions {
 fn set_deadline<'c>(call: &mut Call<'c, '_>, unit: Unit) -> Answer<'c> {
     let conditions = Conditions::parse(call.args.from(3))?;
     let number = call.integer(2)?;
-    let after = deadline_ms(number, unit, call.now_ms)
-        .ok_or(Refusal::InvalidExpire(call.command.name))?;
+    let after =
+        deadline_ms(number, unit, call.now_ms).ok_or(Refusal::InvalidExpire(call.command.name))?;
     let (shard, key) = call.access.shard(call.args.at(1));
     let Some(place) = shard.find(key, call.now_ms) else {
         call.reply.integer(0);

@@ -151,7 +151,10 @@ impl<'c> ScanOptions<'c> {
     }
 
     fn take(&self, key: &Text) -> bool {
-        self.takes_strings && self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+        self.takes_strings
+            && self
+                .pattern
+                .is_none_or(|pattern| glob::matches(pattern, key))
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) fn command<'c>(call: &mut Call<'c, '_>) -> Answer<'c> {
             for name in names {
                 match look_up(name) {
                     Some(command) => tell_command(&mut call.reply, command),
-                    None => call.reply.null_array(),
+                    None => call.reply.null(),
                 }
             }
         }
@@ -113,18 +113,32 @@ pub(super) fn config<'c>(call: &mut Call<'c, '_>) -> Answer<'c> {
         ("proto-max-bulk-len", bulk_bytes_max),
         ("save", ""),
     ];
-    let patterns = call.args.from(2).map(<[u8]>::to_ascii_lowercase);
-    let patterns: Vec<_> = patterns.collect();
-    let found = parameters.iter().filter(|(name, _)| {
-        let mut patterns = patterns.iter();
-        patterns.any(|pattern| glob::matches(pattern, name.as_bytes()))
-    });
-    call.reply.map(found.clone().count());
+    let found: Vec<_> = parameters
+        .iter()
+        .filter_map(|&(name, value)| {
+            let mut patterns = call.args.from(2);
+            Some((
+                patterns.find_map(|pattern| asked_name(pattern, name))?,
+                value,
+            ))
+        })
+        .collect();
+    call.reply.map(found.len());
     for (name, value) in found {
-        call.reply.bulk(name.as_bytes());
+        call.reply.bulk(name);
         call.reply.bulk(value.as_bytes());
     }
     Ok(())
+}
+
+/// The name under which a parameter is told to who asked for it by `pattern`, if it was meant: as it
+/// was spelled, if it was.
+fn asked_name<'c>(pattern: &'c [u8], name: &'static str) -> Option<&'c [u8]> {
+    if pattern.eq_ignore_ascii_case(name.as_bytes()) {
+        return Some(pattern);
+    }
+    let pattern = pattern.to_ascii_lowercase();
+    glob::matches(&pattern, name.as_bytes()).then_some(name.as_bytes())
 }
 
 /// One part of INFO.
@@ -175,7 +189,12 @@ pub(super) fn info<'c>(call: &mut Call<'c, '_>) -> Answer<'c> {
 }
 
 fn write_server(call: &mut Call<'_, '_>, text: &mut String) -> fmt::Result {
-    let since_ms = call.access.store().counters.started_ms.load(Ordering::Relaxed);
+    let since_ms = call
+        .access
+        .store()
+        .counters
+        .started_ms
+        .load(Ordering::Relaxed);
     let uptime = call.now_ms.saturating_sub(since_ms) / 1000;
     // Clients ask for the version to know which commands there are.
     write!(

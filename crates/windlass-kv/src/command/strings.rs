@@ -68,7 +68,6 @@ impl<'c> SetOptions<'c> {
         let mut options = Self::default();
         while let Some(option) = args.next() {
             let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-            let may_have_time = !options.keeps_deadline && options.time.is_none();
             if is("nx") && options.condition != Some(Condition::Present) {
                 options.condition = Some(Condition::Absent);
             } else if is("xx") && options.condition != Some(Condition::Absent) {
@@ -77,7 +76,11 @@ impl<'c> SetOptions<'c> {
                 options.gets = true;
             } else if is("keepttl") && options.time.is_none() {
                 options.keeps_deadline = true;
-            } else if may_have_time && let Some(unit) = Unit::of_option(option) {
+            } else if let Some(unit) = Unit::of_option(option)
+                && !options.keeps_deadline
+                && options.time.is_none_or(|(other, _)| other == unit)
+            {
+                // The same one may be said again, and the last time counts.
                 options.time = Some((unit, args.next().ok_or(Refusal::Syntax)?));
             } else {
                 return Err(Refusal::Syntax);
@@ -240,7 +243,10 @@ pub(super) fn incrby<'c>(call: &mut Call<'c, '_>) -> Answer<'c> {
 
 pub(super) fn decrby<'c>(call: &mut Call<'c, '_>) -> Answer<'c> {
     let number = call.integer(2)?;
-    add(call, number.checked_neg().ok_or(Refusal::DecrementOverflow)?)
+    add(
+        call,
+        number.checked_neg().ok_or(Refusal::DecrementOverflow)?,
+    )
 }
 
 fn add<'c>(call: &mut Call<'c, '_>, number: i64) -> Answer<'c> {

@@ -188,7 +188,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "hello",
         arity: -1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        flags: &[
+            "noscript",
+            "loading",
+            "stale",
+            "fast",
+            "no_auth",
+            "allow_busy",
+        ],
         keys: [0, 0, 0],
         group: "connection",
         since: "6.0.0",
@@ -328,7 +335,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "quit",
         arity: -1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        flags: &[
+            "noscript",
+            "loading",
+            "stale",
+            "fast",
+            "no_auth",
+            "allow_busy",
+        ],
         keys: [0, 0, 0],
         group: "connection",
         since: "1.0.0",
@@ -338,7 +352,14 @@ pub(crate) const COMMANDS: &[Command] = &[
     Command {
         name: "reset",
         arity: 1,
-        flags: &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"],
+        flags: &[
+            "noscript",
+            "loading",
+            "stale",
+            "fast",
+            "no_auth",
+            "allow_busy",
+        ],
         keys: [0, 0, 0],
         group: "connection",
         since: "6.2.0",

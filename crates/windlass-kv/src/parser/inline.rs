@@ -29,8 +29,7 @@ fn skip_spaces(line: &[u8]) -> &[u8] {
 fn split_word<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         line = match line {
-            // A zero ends a word, as it ends a string in C.
-            [] | [0, ..] => return Some(&[]),
+            [] => return Some(&[]),
             [space, rest @ ..] if is_space(*space) => return Some(rest),
             [b'"', rest @ ..] => return end_of_quoted(double_quoted(rest, text)?),
             [b'\'', rest @ ..] => return end_of_quoted(single_quoted(rest, text)?),
@@ -45,7 +44,7 @@ fn split_word<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
 /// A closing quote ends the word.
 fn end_of_quoted(rest: &[u8]) -> Option<&[u8]> {
     match rest {
-        [next, ..] if *next != 0 && !is_space(*next) => None,
+        [next, ..] if !is_space(*next) => None,
         _ => Some(rest),
     }
 }
@@ -53,7 +52,7 @@ fn end_of_quoted(rest: &[u8]) -> Option<&[u8]> {
 fn double_quoted<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         line = match line {
-            [] | [0, ..] => return None,
+            [] => return None,
             [b'"', rest @ ..] => return Some(rest),
             [b'\\', b'x', high, low, rest @ ..]
                 if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
@@ -83,7 +82,7 @@ fn double_quoted<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]>
 fn single_quoted<'a>(mut line: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         line = match line {
-            [] | [0, ..] => return None,
+            [] => return None,
             [b'\'', rest @ ..] => return Some(rest),
             [b'\\', b'\'', rest @ ..] => {
                 text.push(b'\'');

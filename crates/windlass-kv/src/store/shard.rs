@@ -234,3 +234,41 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashed(number: &[u8; 8]) -> Hashed<'_> {
+        let hash = u64::from_le_bytes(*number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Hashed { key: number, hash }
+    }
+
+    #[test]
+    fn memory_is_given_back_when_most_keys_are_gone() {
+        let mut shard = Shard::default();
+        for number in 0..100_000_u64 {
+            let deadline = SetDeadline::At(number);
+            shard.set(hashed(&number.to_le_bytes()), b"v", deadline);
+        }
+        let full = shard.map.capacity();
+        assert_eq!(shard.expire(99_000, usize::MAX), 99_000);
+        assert!(shard.map.capacity() < full / 10);
+        for number in 99_000..100_000_u64 {
+            assert!(shard.find(hashed(&number.to_le_bytes()), 0).is_some());
+        }
+    }
+
+    #[test]
+    fn a_shard_is_the_same_after_everything_was_taken_out() {
+        let mut shard = Shard::default();
+        let key = 7_u64.to_le_bytes();
+        shard.set(hashed(&key), b"v", SetDeadline::At(1));
+        drop(shard.take_all());
+        assert_eq!((shard.len(), shard.next_deadline_ms()), (0, None));
+        assert_eq!(shard.find(hashed(&key), 0), None);
+        shard.set(hashed(&key), b"w", SetDeadline::Never);
+        assert_eq!(shard.expire(2, 1), 0);
+        assert_eq!(shard.len(), 1);
+    }
+}

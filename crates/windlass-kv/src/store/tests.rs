@@ -100,24 +100,6 @@ fn only_an_earlier_deadline_wakes() {
     }
 }
 
-#[test]
-fn memory_is_given_back_when_most_keys_are_gone() {
-    let mut shard = Shard::default();
-    let hashed = |key| access::Hashed { key, hash: 7 };
-    for number in 0..1_000_u32 {
-        let key = number.to_ne_bytes();
-        let hash = u64::from(number) << 7;
-        shard.set(
-            access::Hashed { key: &key, hash },
-            b"v",
-            SetDeadline::Never,
-        );
-    }
-    assert_eq!((shard.len(), shard.find(hashed(b"x"), 0)), (1_000, None));
-    drop(shard.take_all());
-    assert_eq!(shard.len(), 0);
-}
-
 #[derive(Clone, Debug)]
 enum Step {
     Expire,
