@@ -327,6 +327,8 @@ fn chat_brings_lines_to_the_others(backend: Backend) {
     let (mut dan, _) = Member::join(&address, "dan");
     chat.send(libc::SIGTERM);
     while dan.line() != "* the chat ends" {}
+    // The server waits for its peers to close.
+    drop((ann, dan));
     assert!(chat.join().contains("4 connections"));
 }
 
@@ -371,7 +373,8 @@ fn a_slow_reader_of_the_chat_is_told_what_it_missed(backend: Backend) {
     assert!(next == LINES || next == LINES + 1, "{next}");
     fast.say("still there");
     assert_eq!(slow.line(), "<fast> still there");
-    chat.send(libc::SIGINT);
+    drop((slow, fast));
+    chat.send(libc::SIGTERM);
     chat.join();
 }
 
