@@ -43,6 +43,8 @@ enum State {
     /// It was asked for its name.
     Asked,
     Member(Place),
+    /// It only reads what is left for it.
+    Left,
 }
 
 type Cx<'c> = SessionContext<'c, Local>;
@@ -106,6 +108,10 @@ impl Session for ChatSession {
                 break Next::Close;
             }
         };
+        if matches!(next, Next::Close) {
+            // The connection may last until the peer has read everything.
+            self.leave(&mut cx.local.room);
+        }
         Progress { consumed, next }
     }
 
@@ -114,7 +120,7 @@ impl Session for ChatSession {
         match self.state {
             State::Opened => Some(self.opened_at),
             State::Asked => Some(self.opened_at + NAME_TIMEOUT),
-            State::Member(_) => None,
+            State::Member(_) | State::Left => None,
         }
     }
 
@@ -179,6 +185,12 @@ impl ChatSession {
             _ => room.say(place, line),
         }
         Goes::On
+    }
+
+    fn leave(&mut self, room: &mut Room) {
+        if let State::Member(place) = std::mem::replace(&mut self.state, State::Left) {
+            room.leave(place);
+        }
     }
 
     fn join(&mut self, cx: &mut Cx<'_>, name: &str) {
