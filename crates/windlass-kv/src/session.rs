@@ -99,17 +99,11 @@ impl Session for KvSession {
             output: cx.output,
             input: input.bytes,
             at: 0,
-            commands: 0,
             now_ms: cx.now.unix_ms,
         };
         let next = run.go_on(self);
         let consumed = run.at;
-        let commands = run.commands;
         drop(run);
-        store
-            .counters
-            .commands
-            .fetch_add(commands, Ordering::Relaxed);
         self.parser.swap_spare(spare);
         let next = match next {
             // What is half said will never be finished.
@@ -127,7 +121,6 @@ struct Run<'r> {
     input: &'r [u8],
     /// How much of the input is done with.
     at: usize,
-    commands: u64,
     now_ms: u64,
 }
 
@@ -218,7 +211,7 @@ impl Run<'_> {
     /// Does a command, and answers it.
     #[inline]
     fn call(&mut self, client: &mut Client, args: Args<'_>) {
-        self.commands += 1;
+        self.access.note_command();
         let name = args.at(0);
         let mut reply = Reply::new(self.output, client.version);
         let Some(command) = Command::find(name, client.last) else {

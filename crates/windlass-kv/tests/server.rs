@@ -6,6 +6,8 @@
 mod client;
 #[path = "../../windlass-http/tests/common/counting.rs"]
 mod counting;
+#[path = "server/cuts.rs"]
+mod cuts;
 #[path = "server/differential.rs"]
 mod differential;
 #[path = "server/expiry.rs"]
@@ -20,3 +22,5 @@ mod programs;
 mod servers;
 #[path = "server/session.rs"]
 mod session;
+#[path = "common/cuts.rs"]
+mod session_cuts;

@@ -214,13 +214,14 @@ fn write_clients(call: &mut Call<'_, '_>, text: &mut String) -> fmt::Result {
 
 fn write_stats(call: &mut Call<'_, '_>, text: &mut String) -> fmt::Result {
     let totals = call.access.totals();
-    let counters = &call.access.store().counters;
+    let commands = call.access.command_count();
+    let connections = &call.access.store().counters.connections;
     write!(
         text,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n\
          expired_keys:{}\r\nkeyspace_hits:{}\r\nkeyspace_misses:{}\r\n",
-        counters.connections.load(Ordering::Relaxed),
-        counters.commands.load(Ordering::Relaxed),
+        connections.load(Ordering::Relaxed),
+        commands,
         totals.expired,
         totals.hits,
         totals.misses,

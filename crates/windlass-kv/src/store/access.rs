@@ -1,6 +1,7 @@
 //! Access: the locks that one call of a session holds.
 
 use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
 
 use super::{NEVER_MS, SHARDS_MAX, Shard, Store, Totals};
 
@@ -12,6 +13,8 @@ pub(crate) struct Access<'s> {
     held: u16,
     /// The earliest deadline that was set.
     earliest_ms: u64,
+    /// Commands that were done, and are not counted yet.
+    commands: u64,
 }
 
 const _: () = assert!(SHARDS_MAX <= u16::BITS as usize);
@@ -31,6 +34,7 @@ impl<'s> Access<'s> {
             guards: [const { None }; SHARDS_MAX],
             held: 0,
             earliest_ms: NEVER_MS,
+            commands: 0,
         }
     }
 
@@ -76,10 +80,28 @@ impl<'s> Access<'s> {
         self.earliest_ms = self.earliest_ms.min(deadline_ms);
     }
 
+    /// Notes that a command was done.
+    #[inline]
+    pub(crate) fn note_command(&mut self) {
+        self.commands += 1;
+    }
+
     /// What the shards count. Gives the locks back first.
     pub(crate) fn totals(&mut self) -> Totals {
         self.release();
         self.store.totals()
+    }
+
+    /// How many commands were done in all, but for those that others have not counted yet.
+    pub(crate) fn command_count(&mut self) -> u64 {
+        self.count_commands();
+        self.store.counters.commands.load(Ordering::Relaxed)
+    }
+
+    fn count_commands(&mut self) {
+        let commands = std::mem::take(&mut self.commands);
+        let counter = &self.store.counters.commands;
+        counter.fetch_add(commands, Ordering::Relaxed);
     }
 
     /// Gives all locks back.
@@ -119,6 +141,7 @@ impl Drop for Access<'_> {
     #[inline]
     fn drop(&mut self) {
         self.release();
+        self.count_commands();
         if self.earliest_ms != NEVER_MS {
             self.store.note_deadline(self.earliest_ms);
         }
