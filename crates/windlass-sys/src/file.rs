@@ -177,7 +177,7 @@ pub fn entry_status(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option
     Ok((!is_link).then(|| of_statx(&stat)))
 }
 
-const WANTED: StatxFlags = StatxFlags::TYPE
+pub(crate) const WANTED: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
     .union(StatxFlags::CTIME)
@@ -189,7 +189,7 @@ fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileS
     Ok(of_statx(&stat))
 }
 
-fn of_statx(stat: &Statx) -> FileStatus {
+pub(crate) fn of_statx(stat: &Statx) -> FileStatus {
     let kind = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
         FileType::Directory => FileKind::Directory,
         FileType::RegularFile => FileKind::Regular,
