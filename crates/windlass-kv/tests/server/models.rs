@@ -45,6 +45,7 @@ fn no_increment_is_lost_on_any_model() {
 #[test]
 fn commands_on_several_keys_are_atomic_on_any_model() {
     for model in ModelKind::ALL {
+        println!("{model}");
         let ours = Ours::start_on(model);
         ours.connect().call("MSET a 0 b 0 c 0 d 0 e 0");
         with_clients(&ours, |client, number| {
