@@ -184,7 +184,7 @@ pub(crate) const WANTED: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::INO);
 
 #[inline]
-fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileStatus> {
+pub(crate) fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileStatus> {
     let stat = rustix::io::retry_on_intr(|| rustix::fs::statx(fd, path, flags, WANTED))?;
     Ok(of_statx(&stat))
 }

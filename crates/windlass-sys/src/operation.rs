@@ -20,6 +20,9 @@
 //! - A cancelled operation fails with `ECANCELED` and has done nothing: a stream read took nothing,
 //!   an accept took no connection. If it had begun to, it completes with what it took.
 
+pub mod execution;
+pub(crate) mod faults;
+pub(crate) mod parts;
 mod payload;
 mod table;
 
@@ -107,6 +110,13 @@ pub enum Operation {
         /// The peer.
         address: Address,
     },
+    /// Waits until a descriptor is broken or closed on both sides, and no sooner, whatever can be
+    /// read: [`Events`](Outcome::Events), `ERR` or `HUP` among them. For whoever reads nothing at
+    /// present.
+    HangUp {
+        /// The descriptor.
+        fd: SharedFd,
+    },
     /// Opens a file, openat(2), closed on exec: [`Opened`](Outcome::Opened).
     OpenAt {
         /// Where a relative path begins; `None`: at the working directory.
@@ -116,15 +126,12 @@ pub enum Operation {
         /// For what, and how.
         options: OpenOptions,
     },
-    /// Waits until a descriptor is ready: [`Events`](Outcome::Events). Errors, hang-ups and the end
-    /// of what the peer sends (`ERR`, `HUP`, `RDHUP`) are reported unasked.
+    /// Waits until a descriptor is ready, once: [`Events`](Outcome::Events).
     Poll {
         /// The descriptor.
         fd: SharedFd,
         /// Flags of [`epoll`](crate::epoll): `IN`, `OUT`, `PRI`, `RDHUP`.
         events: u32,
-        /// Once, or at first and then whenever something changes, until it is cancelled.
-        repeat: Repeat,
     },
     /// Reads once, read(2) or pread(2): [`Bytes`](Outcome::Bytes), zero at the end.
     Read {

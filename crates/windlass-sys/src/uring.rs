@@ -326,6 +326,12 @@ impl Ring {
         self.flights.len()
     }
 
+    /// Whether `id` names an operation in flight.
+    #[must_use]
+    pub fn is_in_flight(&self, id: OpId) -> bool {
+        self.flights.contains(id)
+    }
+
     /// Whether there are completions that need no wait.
     #[must_use]
     pub fn has_ready(&self) -> bool {
@@ -571,6 +577,7 @@ impl Ring {
             Next::Keep => {}
             Next::Submit => self.submit(id),
             Next::Park => self.parked.push(id),
+            Next::Cancel => self.push(cancel_entry(id.to_bits())),
         }
         let result = result?;
         Some(Reaped::Operation(Completion {

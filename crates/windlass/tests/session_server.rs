@@ -187,3 +187,11 @@ mod uring_proactor {
 mod uring_proactor_and_workers {
     all_on! { crate::proactors::UringAndWorkers }
 }
+
+mod fallen_back_proactor {
+    all_on! { crate::proactors::FallenBack }
+}
+
+mod emulated_proactor {
+    all_on! { crate::proactors::Emulated }
+}

@@ -8,14 +8,13 @@ use std::os::fd::AsRawFd;
 use io_uring::types::{Fd, FsyncFlags, Timespec};
 use io_uring::{opcode, squeue, types};
 use rustix::fs::Statx;
-use rustix::net::{SocketAddrAny, SocketAddrUnix};
+use rustix::net::SocketAddrAny;
 
 use super::setup::Abilities;
 use super::transfer::Transfer;
 use crate::file::WANTED;
-use crate::operation::{
-    Access, Address, Create, OpenOptions, Operation, Payload, Repeat, SharedFd, SyncExtent,
-};
+use crate::operation::parts::{Message, encode, not_empty, open_flags, parts_of, rooms};
+use crate::operation::{Operation, Payload, Repeat, SharedFd, SyncExtent};
 
 /// What the kernel reads and writes beside what the operation owns. Boxed where it has an address:
 /// the table of operations may move.
@@ -37,20 +36,8 @@ pub(super) enum Extra {
 // both move together. Nothing here is tied to a thread.
 unsafe impl Send for Extra {}
 
-/// A message's header, and what it points to.
-pub(super) struct Message {
-    pub(super) header: libc::msghdr,
-    /// What `header` points to; looked at by its address only.
-    slices: Box<[libc::iovec]>,
-    pub(super) address: MaybeUninit<libc::sockaddr_storage>,
-    destination: Option<SocketAddrAny>,
-}
-
 /// The longest single read or write, read(2).
 pub(super) const LENGTH_MAX: usize = 0x7fff_f000;
-/// The most parts of a vectored operation (`IOV_MAX`).
-const PARTS_MAX: usize = 1024;
-
 /// The entry of an operation, with all its addresses. They stay valid until its completion if
 /// `operation` and `extra` are kept: moved at most, neither changed nor dropped.
 pub(super) fn build(
@@ -89,13 +76,15 @@ pub(super) fn build(
             .flags(open_flags(*options))
             .mode(options.mode)
             .build(),
+        // The kernel adds errors and hang-ups to all polls, but also the peer's close, which is not
+        // asked for: so that there may be several answers.
+        Operation::HangUp { fd: subject } => {
+            opcode::PollAdd::new(fd(subject), 0).multi(true).build()
+        }
         Operation::Poll {
             fd: subject,
             events,
-            repeat,
-        } => opcode::PollAdd::new(fd(subject), *events)
-            .multi(*repeat == Repeat::Multishot)
-            .build(),
+        } => opcode::PollAdd::new(fd(subject), *events).build(),
         Operation::Read {
             fd: subject,
             buffer,
@@ -123,9 +112,7 @@ pub(super) fn build(
             opcode::Recv::new(fd(socket), start, len).build()
         }
         Operation::ReceiveMessage { socket, buffers } => {
-            let mut message = Message::new(rooms(buffers)?, None);
-            message.header.msg_name = message.address.as_mut_ptr().cast();
-            message.header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+            let mut message = Message::to_receive(rooms(buffers)?);
             let header = &raw mut message.header;
             *extra = Extra::Message(message);
             opcode::RecvMsg::new(fd(socket), header).build()
@@ -158,7 +145,7 @@ pub(super) fn build(
             address,
         } => {
             let destination = address.as_ref().map(encode).transpose()?;
-            let message = Message::new(parts_of(payloads)?, destination);
+            let message = Message::to_send(parts_of(payloads)?, destination);
             let header = &raw const message.header;
             *extra = Extra::Message(message);
             opcode::SendMsg::new(fd(socket), header)
@@ -247,27 +234,6 @@ pub(super) fn build(
 /// The kernel itself goes on after a short send (Linux 5.19), so that one completion tells of all.
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
-impl Message {
-    fn new(mut slices: Box<[libc::iovec]>, destination: Option<SocketAddrAny>) -> Box<Self> {
-        let mut message = Box::new(Self {
-            // SAFETY: A header of zeros is a valid one, without name, parts and control data.
-            header: unsafe { std::mem::zeroed() },
-            address: MaybeUninit::uninit(),
-            destination: None,
-            slices: Box::default(),
-        });
-        message.header.msg_iov = slices.as_mut_ptr();
-        message.header.msg_iovlen = slices.len() as _;
-        message.slices = slices;
-        message.destination = destination;
-        if let Some(destination) = &mut message.destination {
-            message.header.msg_namelen = destination.addr_len();
-            message.header.msg_name = destination.as_mut_ptr().cast();
-        }
-        message
-    }
-}
-
 fn transfer(operation: &Operation, extra: &mut Extra) -> io::Result<squeue::Entry> {
     let mut transfer = Box::new(Transfer::new(operation)?);
     let entry = transfer.entry(operation);
@@ -297,20 +263,6 @@ fn room(buffer: &mut Vec<u8>) -> io::Result<(*mut u8, u32)> {
     Ok((spare.as_mut_ptr().cast(), len as u32))
 }
 
-fn rooms(buffers: &mut [Vec<u8>]) -> io::Result<Box<[libc::iovec]>> {
-    let slices: Box<[libc::iovec]> = buffers
-        .iter_mut()
-        .map(|buffer| {
-            let spare = buffer.spare_capacity_mut();
-            libc::iovec {
-                iov_base: spare.as_mut_ptr().cast(),
-                iov_len: spare.len(),
-            }
-        })
-        .collect();
-    not_empty(few(slices)?)
-}
-
 fn bytes_of(payload: &Payload) -> io::Result<(*const u8, u32)> {
     let bytes = payload.as_slice();
     if bytes.is_empty() {
@@ -321,57 +273,4 @@ fn bytes_of(payload: &Payload) -> io::Result<(*const u8, u32)> {
 
 fn slices_of(payloads: &[Payload]) -> io::Result<Box<[libc::iovec]>> {
     not_empty(parts_of(payloads)?)
-}
-
-/// As [`slices_of`], perhaps of nothing: messages may be empty.
-fn parts_of(payloads: &[Payload]) -> io::Result<Box<[libc::iovec]>> {
-    let slices: Box<[libc::iovec]> = payloads
-        .iter()
-        .map(|payload| {
-            let bytes = payload.as_slice();
-            libc::iovec {
-                // The kernel only reads there.
-                iov_base: bytes.as_ptr().cast_mut().cast(),
-                iov_len: bytes.len(),
-            }
-        })
-        .collect();
-    few(slices)
-}
-
-fn few(slices: Box<[libc::iovec]>) -> io::Result<Box<[libc::iovec]>> {
-    if slices.len() > PARTS_MAX {
-        return Err(invalid());
-    }
-    Ok(slices)
-}
-
-fn not_empty(slices: Box<[libc::iovec]>) -> io::Result<Box<[libc::iovec]>> {
-    if slices.iter().all(|slice| slice.iov_len == 0) {
-        return Err(invalid());
-    }
-    Ok(slices)
-}
-
-fn encode(address: &Address) -> io::Result<SocketAddrAny> {
-    Ok(match address {
-        Address::Internet(address) => (*address).into(),
-        Address::Unix(path) => SocketAddrUnix::new(path.as_path())?.into(),
-    })
-}
-
-fn open_flags(options: OpenOptions) -> i32 {
-    let access = match options.access {
-        Access::Read => libc::O_RDONLY,
-        Access::ReadWrite => libc::O_RDWR,
-        Access::Write => libc::O_WRONLY,
-    };
-    let create = match options.create {
-        Create::IfMissing => libc::O_CREAT,
-        Create::Never => 0,
-        Create::New => libc::O_CREAT | libc::O_EXCL,
-    };
-    let truncate = if options.truncate { libc::O_TRUNC } else { 0 };
-    let append = if options.append { libc::O_APPEND } else { 0 };
-    access | create | truncate | append | libc::O_CLOEXEC
 }

@@ -4,14 +4,14 @@ use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use io_uring::{cqueue, opcode, squeue};
-use rustix::net::SocketAddrAny;
 
 use super::entry::{self, Extra};
 use super::setup::Abilities;
 use super::transfer::Step;
 use crate::epoll;
 use crate::file::of_statx;
-use crate::operation::{Address, MessageInfo, Operation, Outcome, Repeat};
+use crate::operation::parts::append;
+use crate::operation::{Operation, Outcome, Repeat};
 
 /// An operation that the kernel may be at.
 pub(super) struct Flight {
@@ -58,6 +58,8 @@ pub(super) enum Next {
     Submit,
     /// It must wait for a buffer.
     Park,
+    /// The kernel must end it.
+    Cancel,
 }
 
 impl Flight {
@@ -101,6 +103,7 @@ impl Flight {
     pub(super) fn answered(&mut self, result: i32, flags: u32) -> (Found, Next) {
         match self.stage {
             Stage::Readiness => return self.ready(result),
+            Stage::Release(_) if cqueue::more(flags) => return (Found::Nothing, Next::Keep),
             Stage::Release(known) => return (Found::Result(self.outcome(known)), Next::Finish),
             Stage::Itself | Stage::Parked => {}
         }
@@ -115,6 +118,9 @@ impl Flight {
         }
         if matches!(self.extra, Extra::Transfer(_)) {
             return self.transferred(result);
+        }
+        if matches!(self.operation, Operation::HangUp { .. }) {
+            return self.hung_up(result, flags);
         }
         let found = match cqueue::buffer_select(flags) {
             Some(index) if result >= 0 => Found::Buffer(index, result.unsigned_abs()),
@@ -141,10 +147,6 @@ impl Flight {
                 repeat: Repeat::Multishot,
                 ..
             } => result >= 0 || concerns_connection_only(-result),
-            Operation::Poll {
-                repeat: Repeat::Multishot,
-                ..
-            } => result >= 0,
             Operation::ReceiveMultishot { .. } => result > 0,
             _ => false,
         }
@@ -173,6 +175,22 @@ impl Flight {
             }
             _ => None,
         }
+    }
+
+    /// Of a poll's answers that comes to something which tells of a hang-up. The kernel's poll ends
+    /// with the one after it, which says that it was cancelled.
+    fn hung_up(&mut self, result: i32, flags: u32) -> (Found, Next) {
+        let is_hang_up = result > 0 && result.unsigned_abs() & (epoll::ERR | epoll::HUP) != 0;
+        let goes_on = cqueue::more(flags);
+        if result < 0 || is_hang_up && !goes_on {
+            return (Found::Result(self.outcome(result)), Next::Finish);
+        }
+        if is_hang_up {
+            self.stage = Stage::Release(result);
+            return (Found::Nothing, Next::Cancel);
+        }
+        let next = if goes_on { Next::Keep } else { Next::Submit };
+        (Found::Nothing, next)
     }
 
     fn ready(&mut self, result: i32) -> (Found, Next) {
@@ -263,7 +281,9 @@ impl Flight {
             | Operation::Shutdown { .. }
             | Operation::Sync { .. }
             | Operation::Timeout { .. } => Outcome::Done,
-            Operation::Poll { .. } => Outcome::Events(result.unsigned_abs()),
+            Operation::HangUp { .. } | Operation::Poll { .. } => {
+                Outcome::Events(result.unsigned_abs())
+            }
             Operation::Read { buffer, .. } | Operation::Receive { buffer, .. } => {
                 // SAFETY: The kernel has written `count` bytes from the vector's end on, as it was
                 // told to by `entry::build`.
@@ -281,7 +301,7 @@ impl Flight {
                 let Extra::Message(message) = &self.extra else {
                     unreachable!("a message that was received has its header");
                 };
-                Outcome::Message(Box::new(describe(message, count)))
+                Outcome::Message(Box::new(message.describe(count)))
             }
             Operation::Statx { .. } => {
                 let Extra::Status(status) = &self.extra else {
@@ -347,44 +367,4 @@ fn forget(fd: &mut Option<OwnedFd>) {
     if let Some(fd) = fd.take() {
         let _ = fd.into_raw_fd();
     }
-}
-
-/// Counts `count` bytes as part of the vectors, which are filled one after the other; at most what
-/// they have room for.
-///
-/// # Safety
-///
-/// - So many bytes were written into their spare capacity, from the first vector's end on.
-unsafe fn append(buffers: &mut [Vec<u8>], mut count: usize) {
-    for buffer in buffers {
-        let here = count.min(buffer.capacity() - buffer.len());
-        // SAFETY: Within the capacity, and written, as the caller promises.
-        unsafe { buffer.set_len(buffer.len() + here) };
-        count -= here;
-    }
-}
-
-fn describe(message: &entry::Message, bytes: usize) -> MessageInfo {
-    let len = message.header.msg_namelen;
-    // Without a name the kernel leaves the length zero.
-    let from = (len as usize >= size_of::<libc::sa_family_t>()).then(|| {
-        // SAFETY: The kernel has written `len` bytes of an address there, which is at most the
-        // length of the storage that it was told.
-        unsafe { SocketAddrAny::read(message.address.as_ptr().cast(), len) }
-    });
-    MessageInfo {
-        bytes,
-        from: from.and_then(decode),
-        truncated: message.header.msg_flags & libc::MSG_TRUNC != 0,
-    }
-}
-
-fn decode(address: SocketAddrAny) -> Option<Address> {
-    use std::os::unix::ffi::OsStrExt;
-    if let Ok(address) = std::net::SocketAddr::try_from(address.clone()) {
-        return Some(Address::Internet(address));
-    }
-    let address = rustix::net::SocketAddrUnix::try_from(address).ok()?;
-    let path = std::ffi::OsStr::from_bytes(address.path_bytes()?);
-    Some(Address::Unix(path.into()))
 }

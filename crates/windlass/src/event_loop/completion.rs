@@ -148,7 +148,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
             let kind = RegisterErrorKind::Driver(error);
             return Err(RegisterError::new(kind, operation));
         }
-        let id = self.demultiplexer.start(&self.pools, operation);
+        let id = self.demultiplexer.start(operation);
         self.inbox.note_start(id, event, notice);
         self.engine.hold();
         Ok(id)
@@ -229,6 +229,26 @@ impl<'l, S: 'l> Reactor<'l, S> {
     #[must_use]
     pub fn proactor_fallback(&self) -> Option<&Fallback> {
         self.fallback.as_ref()
+    }
+
+    /// Has the driver's work go wrong: of `one_in` steps one, until `count` have, the same for each
+    /// `seed`. Ring: submissions that fail for now. Emulated: calls that are interrupted, would
+    /// block or move less, reports that come late, twice or in vain. For tests of drivers.
+    ///
+    /// # Errors
+    ///
+    /// If the emulated driver can't be opened.
+    #[doc(hidden)]
+    pub fn inject_faults(&mut self, seed: u64, one_in: u32, count: u64) -> io::Result<()> {
+        self.prepare_driver()?;
+        self.demultiplexer.inject(seed, one_in, count);
+        Ok(())
+    }
+
+    /// Has a ring find a completion of an operation that is complete, once more. For tests.
+    #[doc(hidden)]
+    pub fn inject_stray_completion(&mut self, operation: OpId) {
+        self.demultiplexer.inject_stray(&self.pools, operation);
     }
 
     /// Waits for readiness and for completions; activates the events of the latter.

@@ -6,6 +6,8 @@ use std::time::Duration;
 use windlass_core::{
     Batch, EventDemultiplexer, Features, HandleId, Interest, Notify, RawHandle, Trigger,
 };
+use windlass_sys::errno::{EAGAIN, EBUSY, EINTR};
+use windlass_sys::operation::execution::Faults;
 use windlass_sys::provided::BufferPools;
 
 use super::choice::Driver;
@@ -28,6 +30,11 @@ pub(crate) enum Waiter {
         watched_as: Option<HandleId>,
     },
 }
+
+/// What submissions meet that fail for now.
+const ERRORS: [i32; 3] = [EAGAIN, EBUSY, EINTR];
+/// So many submissions are made to fail at most.
+const FAULTS_MAX: u64 = 64;
 
 /// A back end of any kind.
 pub(crate) struct AnyDemultiplexer(Box<dyn EventDemultiplexer + Send>);
@@ -87,12 +94,12 @@ impl Waiter {
 
     /// Starts an operation. The driver was prepared.
     #[inline]
-    pub(crate) fn start(&mut self, pools: &BufferPools, operation: Operation) -> OpId {
+    pub(crate) fn start(&mut self, operation: Operation) -> OpId {
         match self {
             Self::Uring(demultiplexer) => demultiplexer.ring_mut().start(operation),
             Self::Other { driver, .. } => {
                 let driver = driver.as_mut().expect("prepared by the caller");
-                driver.start(pools, operation)
+                driver.start(operation)
             }
         }
     }
@@ -103,6 +110,36 @@ impl Waiter {
             Self::Other { driver, .. } => driver
                 .as_mut()
                 .map_or(CancelOutcome::AlreadyComplete, |driver| driver.cancel(id)),
+        }
+    }
+
+    /// Has the driver's work go wrong now and then, for tests: a ring's submissions, the calls and
+    /// reports of the emulated driver.
+    pub(crate) fn inject(&mut self, seed: u64, one_in: u32, count: u64) {
+        match self {
+            Self::Uring(demultiplexer) => {
+                let errors = (seed..).take(count.min(FAULTS_MAX) as usize);
+                let errors: Vec<i32> = errors
+                    .map(|at| ERRORS[at as usize % ERRORS.len()])
+                    .collect();
+                demultiplexer.ring_mut().fail_next_submissions(&errors);
+            }
+            Self::Other {
+                driver: Some(driver),
+                ..
+            } => driver.inject(Faults::random(seed, one_in, count)),
+            Self::Other { driver: None, .. } => {}
+        }
+    }
+
+    /// Has a ring find a completion that names no operation, or no longer; for tests.
+    pub(crate) fn inject_stray(&mut self, pools: &BufferPools, id: OpId) {
+        if let Self::Uring(demultiplexer) = self {
+            let ring = demultiplexer.ring_mut();
+            if !ring.is_in_flight(id) {
+                let found = ring.inject_completion(pools, id.to_bits(), 1, 0);
+                debug_assert!(found.is_none());
+            }
         }
     }
 
@@ -142,7 +179,7 @@ impl Waiter {
                 driver: Some(driver),
                 watched_as,
             } => {
-                let timeout = match (timeout, driver.wait_limit()) {
+                let timeout = match (timeout, driver.wait_limit(pools)) {
                     (Some(timeout), Some(limit)) => Some(timeout.min(limit)),
                     (timeout, limit) => timeout.or(limit),
                 };

@@ -19,19 +19,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use windlass_core::Readiness;
-use windlass_sys::{epoll, net};
+use windlass_sys::net;
 
 use super::flush::{FlushError, Flushed};
 use super::host::Transport;
 use crate::proactor::{
-    Completion, OpId, Operation, Outcome, Payload, PoolId, ProvidedBuffer, Repeat, SharedFd,
+    Completion, OpId, Operation, Outcome, Payload, PoolId, ProvidedBuffer, SharedFd,
 };
 use crate::session::{Output, Taken};
 
 /// Bytes of a file that one operation sends.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-/// A send buffer that grew beyond this is not kept for the next.
-const KEEP_BYTES: usize = 64 * 1024;
+/// A send buffer that grew beyond this is not kept for the next: there may be many connections.
+const KEEP_BYTES: usize = 2048;
 /// Receiving pauses when more than this was received that the connection does not want yet.
 const UNWANTED_BYTES_MAX: usize = 16 * 1024;
 
@@ -95,6 +95,8 @@ struct Sending {
     file_bytes: Option<u64>,
     /// How many bytes in all.
     bytes: u64,
+    /// Whether its completion is not told of.
+    is_quiet: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -131,6 +133,8 @@ pub(in crate::models) enum Wish {
     Cancel(OpId),
     /// Start this one, and [tell](CompletionTransport::started) its id.
     Start(Operation),
+    /// The same; that it went well need not be told.
+    StartQuietly(Operation),
 }
 
 impl CompletionTransport {
@@ -150,10 +154,24 @@ impl CompletionTransport {
     }
 
     /// What is to be started or cancelled now; to be asked until there is nothing. `wants_input`:
-    /// whether the connection watches for input.
+    /// whether the connection watches for input; `awaits_sent`:
+    /// whether it goes on when output has left.
     #[inline]
-    pub(in crate::models) fn next_wish(&mut self, wants_input: bool) -> Option<Wish> {
+    pub(in crate::models) fn next_wish(
+        &mut self,
+        wants_input: bool,
+        awaits_sent: bool,
+    ) -> Option<Wish> {
         if let Some(operation) = self.to_start.take() {
+            // What is large is to be freed soon.
+            if let Some(sending) = &mut self.sending
+                && !awaits_sent
+                && matches!(operation, Operation::Send { .. })
+                && sending.bytes <= KEEP_BYTES as u64
+            {
+                sending.is_quiet = true;
+                return Some(Wish::StartQuietly(operation));
+            }
             return Some(Wish::Start(operation));
         }
         if self.probe == Probe::Wanted
@@ -178,17 +196,22 @@ impl CompletionTransport {
         }
     }
 
+    /// A send whose completion would not be told of, but is waited for now.
+    #[inline]
+    pub(in crate::models) fn take_quiet(&mut self) -> Option<OpId> {
+        let sending = self.sending.as_mut().filter(|sending| sending.is_quiet)?;
+        sending.is_quiet = false;
+        sending.id
+    }
+
     /// Learns of a peer that breaks off while nothing is received.
     fn watch(&mut self) -> Option<Wish> {
         if self.watching != Watching::No || matches!(self.received.end, Some(End::Failed(_))) {
             return None;
         }
         self.watching = Watching::Wanted;
-        Some(Wish::Start(Operation::Poll {
+        Some(Wish::Start(Operation::HangUp {
             fd: Arc::clone(&self.socket),
-            // Errors and hang-ups are reported unasked; so is the end of input, at first.
-            events: 0,
-            repeat: Repeat::Multishot,
         }))
     }
 
@@ -217,15 +240,13 @@ impl CompletionTransport {
 
     #[cold]
     fn complete_watch(&mut self, completion: &Completion) -> News {
-        if !completion.has_more() {
-            self.watching = Watching::No;
+        self.watching = Watching::No;
+        if completion.result.is_ok() {
+            self.received.end = Some(End::Failed(io::ErrorKind::ConnectionReset.into()));
         }
-        match completion.result {
-            Ok(Outcome::Events(events)) if events & (epoll::ERR | epoll::HUP) != 0 => News {
-                readiness: Readiness::HANG_UP,
-                ..News::default()
-            },
-            _ => News::default(),
+        News {
+            readiness: Readiness::HANG_UP,
+            ..News::default()
         }
     }
 
@@ -304,6 +325,7 @@ impl CompletionTransport {
                 id: None,
                 file_bytes,
                 bytes,
+                is_quiet: false,
             });
             if was_asked && sent == 0 {
                 self.probe = Probe::Stalled;
@@ -435,6 +457,7 @@ impl Transport for CompletionTransport {
             id: None,
             file_bytes,
             bytes: len,
+            is_quiet: false,
         });
         Ok(if output.is_empty() {
             Flushed::All

@@ -57,16 +57,28 @@ impl<V: Service> CompletionConnection<V> {
     fn follow_wishes(&mut self, cx: &mut Cx<'_, V>) -> Disposition {
         let event = cx.event();
         let wants_input = self.connection.interest().contains(Interest::READ);
-        while let Some(wish) = self.connection.transport_mut().next_wish(wants_input) {
-            match wish {
+        let awaits_sent = self.connection.awaits_sent();
+        let transport = self.connection.transport_mut();
+        if awaits_sent
+            && let Some(operation) = transport.take_quiet()
+            && !cx.wake_for(operation)
+        {
+            // It is complete already. The event exists: its handler runs.
+            let _ = cx.activate(event, 1);
+        }
+        while let Some(wish) = transport.next_wish(wants_input, awaits_sent) {
+            let started = match wish {
                 Wish::Cancel(operation) => {
                     cx.cancel(operation);
+                    continue;
                 }
-                Wish::Start(operation) => match cx.start_for(event, operation) {
-                    Ok(operation) => self.connection.transport_mut().started(operation),
-                    // No descriptor for the emulated driver: nothing would ever come.
-                    Err(_) => return Disposition::Remove,
-                },
+                Wish::Start(operation) => cx.start_for(event, operation),
+                Wish::StartQuietly(operation) => cx.start_quietly_for(event, operation),
+            };
+            match started {
+                Ok(operation) => transport.started(operation),
+                // No descriptor for the emulated driver: nothing would ever come.
+                Err(_) => return Disposition::Remove,
             }
         }
         Disposition::Keep
