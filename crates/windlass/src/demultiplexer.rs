@@ -27,6 +27,7 @@ pub use self::choice::{
     Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
 };
 pub use self::epoll::EpollDemultiplexer;
+pub(crate) use self::epoll::{EpollRegistrar, EpollWaiter};
 pub use self::poll::PollDemultiplexer;
 pub use self::select::SelectDemultiplexer;
 
