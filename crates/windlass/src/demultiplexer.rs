@@ -26,6 +26,7 @@ mod select;
 pub use self::choice::{
     Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
 };
+pub(crate) use self::choice::pick;
 pub use self::epoll::EpollDemultiplexer;
 pub(crate) use self::epoll::{EpollRegistrar, EpollWaiter};
 pub use self::poll::PollDemultiplexer;

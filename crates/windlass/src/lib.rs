@@ -41,6 +41,7 @@ pub mod models;
 pub mod pool;
 pub mod session;
 mod sync;
+pub mod thread_set;
 
 pub use windlass_core::{
     Accounting, CatchUp, CommonTimeout, CommonTimeoutError, Counters, DispatchLimit, Disposition,

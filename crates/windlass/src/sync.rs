@@ -8,9 +8,13 @@ use std::time::Instant;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(loom)]
+pub(crate) use loom::thread;
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::thread;
 
 /// How a wait on a condition variable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

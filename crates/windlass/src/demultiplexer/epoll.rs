@@ -148,6 +148,18 @@ impl EpollRegistrar {
         }
     }
 
+    /// Watches a wake-up channel for edges.
+    pub(crate) fn watch_wake(&mut self, raw: RawHandle, handle: HandleId) -> io::Result<()> {
+        let wish = Wish {
+            raw,
+            handle,
+            interest: Interest::READ,
+            trigger: Trigger::Edge,
+            notify: Notify::Always,
+        };
+        self.put(First::Add, wish)
+    }
+
     /// Whether something is registered that is ready and that the kernel does not watch: then
     /// nobody may wait, and [`report`](Self::report) adds it.
     #[inline]

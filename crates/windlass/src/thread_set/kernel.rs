@@ -1,0 +1,747 @@
+//! The kernel of a thread set: an engine behind a mutex, who leads, who is parked, who is woken.
+//!
+//! A thread that has nothing to do calls [`Kernel::next`], which settles what it has done, and
+//! comes back with an event to handle. In between the thread may have led: waited for events, made
+//! them active, and given the leadership back before anything else.
+//!
+//! # Invariants
+//!
+//! - The leadership is one value. It is free (in the shared state), or the local of the one thread
+//!   that waits: then `waiting` says for how long.
+//! - Whenever the lock is released while there is something to do (an event is ready, or nobody
+//!   waits and followers may lead) and a thread is parked, one thread is *coming*: it was woken and
+//!   has not looked yet. So no event waits for a handler that is stuck while a thread is free, and
+//!   no more than one thread is woken for what one thread can look after.
+//! - A thread that settles a handler looks itself: it wakes nobody for what it takes.
+//! - A payload is dropped without the lock, and when the kernel has forgotten its handle.
+//!
+//! # Threads
+//!
+//! Everything is under one mutex, which is held for single calls of the engine and the system calls
+//! that register; never while a payload runs or is dropped, or a thread waits.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use windlass_core::{
+    Batch, Call, Change, Disposition, Engine, EngineConfig, EventError, EventId, EventSpec,
+    HandleId, HandleSharing, InFlight, InsertErrorKind, Instant, Notify, RunMode, Settled, Step,
+    Turn, Wait, WaitPlan,
+};
+
+use crate::sync::thread::{self, Thread};
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// What waits and registers, as a set of threads needs it.
+pub(super) trait Poller: Send + Sync {
+    /// What the leader waits with.
+    type Waiter: Send;
+    /// What registers, under the set's lock.
+    type Registrar: Send;
+
+    /// Whether registrations can be changed while the leader waits.
+    fn registers_beside(&self) -> bool;
+
+    /// Carries out a change. The waiter is there unless somebody waits.
+    fn apply(
+        &self,
+        registrar: &mut Self::Registrar,
+        waiter: Option<&mut Self::Waiter>,
+        change: &Change,
+    ) -> io::Result<()>;
+
+    /// Whether something is ready that no wait reports; [`report`](Self::report) does.
+    fn is_armed(&self, registrar: &Self::Registrar) -> bool;
+
+    fn report(&self, registrar: &mut Self::Registrar, batch: &mut Batch);
+
+    /// Waits; ends early after a [`wake`](Self::wake) that no wait has seen yet.
+    fn wait(
+        &self,
+        waiter: &mut Self::Waiter,
+        batch: &mut Batch,
+        timeout: Option<Duration>,
+    ) -> io::Result<()>;
+
+    /// Ends the leader's wait, or the next one.
+    fn wake(&self);
+
+    /// A registration that the engine does not know was reported: whether all are to be made anew.
+    fn forget_orphan(
+        &self,
+        registrar: &mut Self::Registrar,
+        waiter: &mut Self::Waiter,
+        handle: HandleId,
+    ) -> io::Result<bool>;
+
+    fn now(&self) -> Instant;
+}
+
+/// Who waits and who handles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Roles {
+    /// All take turns to wait.
+    Followers,
+    /// One thread only waits, the others only handle.
+    Dispatcher,
+}
+
+/// What one thread of a set does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Both, in turns.
+    Follower,
+    /// It only waits.
+    Dispatcher,
+    /// It only handles.
+    Worker,
+}
+
+impl Role {
+    fn handles(self) -> bool {
+        self != Self::Dispatcher
+    }
+
+    fn leads(self) -> bool {
+        self != Self::Worker
+    }
+}
+
+/// A thread of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MemberId(usize);
+
+/// What a thread is to do.
+#[derive(Debug)]
+pub(super) enum Work<P> {
+    /// Handle this; what became of it goes into the next call. The time is that of the wait which
+    /// brought it.
+    Call(Call<P>, Instant),
+    /// Somebody [called](Kernel::call) this thread.
+    Called,
+    /// The set has ended.
+    Over,
+    /// Nothing: see to what is to be done before the thread waits, and say so in the next call.
+    Rest,
+}
+
+/// An event that could not be registered.
+#[derive(Debug)]
+pub(super) struct Refused<P> {
+    pub(super) kind: RefusedKind,
+    pub(super) payload: Option<P>,
+}
+
+#[derive(Debug)]
+pub(super) enum RefusedKind {
+    Demultiplexer(io::Error),
+    Engine(InsertErrorKind),
+}
+
+/// What became of a call.
+#[derive(Debug)]
+pub(super) struct Done<P> {
+    pub(super) token: InFlight,
+    pub(super) payload: P,
+    /// None: it panicked.
+    pub(super) answer: Option<Disposition>,
+}
+
+/// Whether a thread has seen to what is to be done before it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rested {
+    No,
+    Yes,
+}
+
+/// How often threads were woken, and waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSetCounters {
+    /// Handlers called.
+    pub calls: u64,
+    /// Parked threads that were woken because there was something to do.
+    pub follower_wakes: u64,
+    /// Times that the leader's wait was ended from another thread.
+    pub leader_wakes: u64,
+    /// Waits of leaders, those that do not block included.
+    pub waits: u64,
+}
+
+/// See the module.
+pub(super) struct Kernel<P, D: Poller> {
+    shared: Mutex<Shared<P, D>>,
+    pub(super) poller: D,
+    roles: Roles,
+}
+
+/// The right to wait, and what the leader waits with. Not `Clone`: there is one.
+struct Leadership<W> {
+    waiter: W,
+    batch: Batch,
+}
+
+struct Shared<P, D: Poller> {
+    engine: Engine<P>,
+    registrar: D::Registrar,
+    /// There unless a thread waits.
+    leadership: Option<Leadership<D::Waiter>>,
+    /// Who waits, and for how long.
+    waiting: Option<(MemberId, Wait)>,
+    /// Whether its wait was ended already.
+    is_rung: bool,
+    /// The turn whose events are being handled, and its time.
+    turn: Option<Turn>,
+    turn_now: Instant,
+    members: Vec<Member>,
+    /// Who is parked, the last one on top: its caches are warm.
+    parked: Vec<MemberId>,
+    /// Who was woken for work and has not looked yet.
+    coming: Option<MemberId>,
+    is_stopped: bool,
+    error: Option<io::Error>,
+    counters: ThreadSetCounters,
+    changes: Vec<Change>,
+    /// To be dropped without the lock, when no changes are left.
+    released: Vec<P>,
+    no_reports: Batch,
+}
+
+struct Member {
+    role: Role,
+    thread: Option<Thread>,
+    is_parked: bool,
+    is_called: bool,
+}
+
+/// Whom to wake when the lock is released.
+#[derive(Debug, Default)]
+struct Wake {
+    thread: Option<Thread>,
+    leader: bool,
+}
+
+enum Look<P, W> {
+    Call(Call<P>),
+    Lead(Leadership<W>, WaitPlan, Wait),
+    Over,
+    Park,
+}
+
+type Guard<'a, P, D> = MutexGuard<'a, Shared<P, D>>;
+
+impl<P, D: Poller> Kernel<P, D> {
+    pub(super) fn new(
+        poller: D,
+        waiter: D::Waiter,
+        registrar: D::Registrar,
+        roles: Roles,
+        mode: RunMode,
+    ) -> Self {
+        let mut engine = Engine::new(EngineConfig {
+            handle_sharing: HandleSharing::Exclusive,
+            notify: Notify::Once,
+            ..EngineConfig::default()
+        });
+        engine.begin_run(mode);
+        let batch = Batch::new();
+        let shared = Shared {
+            engine,
+            registrar,
+            leadership: Some(Leadership { waiter, batch }),
+            waiting: None,
+            is_rung: false,
+            turn: None,
+            turn_now: poller.now(),
+            members: Vec::new(),
+            parked: Vec::new(),
+            coming: None,
+            is_stopped: false,
+            error: None,
+            counters: ThreadSetCounters::default(),
+            changes: Vec::new(),
+            released: Vec::new(),
+            no_reports: Batch::new(),
+        };
+        Self {
+            shared: Mutex::new(shared),
+            poller,
+            roles,
+        }
+    }
+
+    /// One more thread, which has not begun yet.
+    pub(super) fn add_member(&self, role: Role) -> MemberId {
+        let mut shared = self.lock();
+        shared.members.push(Member {
+            role,
+            thread: None,
+            is_parked: false,
+            is_called: false,
+        });
+        MemberId(shared.members.len() - 1)
+    }
+
+    /// Who waits and who handles.
+    pub(super) fn roles(&self) -> Roles {
+        self.roles
+    }
+
+    /// To be called by the member's thread, once, before [`next`](Self::next).
+    pub(super) fn begin(&self, me: MemberId) {
+        self.lock().members[me.0].thread = Some(thread::current());
+    }
+
+    /// Settles what the thread has done, and answers what it is to do; may wait in between, once
+    /// the thread has rested.
+    pub(super) fn next(&self, me: MemberId, done: Option<Done<P>>, rested: Rested) -> Work<P> {
+        let mut shared = self.lock();
+        if let Some(done) = done {
+            self.settle(&mut shared, done);
+        }
+        loop {
+            if shared.is_stopped {
+                self.release(shared, Wake::default());
+                return Work::Over;
+            }
+            if std::mem::take(&mut shared.members[me.0].is_called) {
+                let wake = shared.wakes(self.roles);
+                self.release(shared, wake);
+                return Work::Called;
+            }
+            let role = shared.members[me.0].role;
+            match self.look(&mut shared, role) {
+                Look::Call(call) => {
+                    shared.counters.calls += 1;
+                    // Before the handler is called: it may take long.
+                    let wake = shared.promote_new_leader(self.roles);
+                    let now = shared.turn_now;
+                    self.release(shared, wake);
+                    return Work::Call(call, now);
+                }
+                Look::Lead(leadership, ..) if rested == Rested::No => {
+                    shared.leadership = Some(leadership);
+                    return self.rest(shared);
+                }
+                Look::Park if rested == Rested::No => return self.rest(shared),
+                Look::Lead(leadership, plan, wait) => {
+                    shared = self.wait_for_event(shared, me, leadership, (plan, wait));
+                }
+                Look::Park => shared = self.park(shared, me),
+                Look::Over => self.stop_all(&mut shared),
+            }
+        }
+    }
+
+    fn rest(&self, mut shared: Guard<'_, P, D>) -> Work<P> {
+        let wake = shared.promote_new_leader(self.roles);
+        self.release(shared, wake);
+        Work::Rest
+    }
+
+    /// Takes the next ready event, or the leadership, or neither.
+    fn look(&self, shared: &mut Shared<P, D>, role: Role) -> Look<P, D::Waiter> {
+        loop {
+            if role.handles()
+                && let Some(mut turn) = shared.turn.take()
+            {
+                let now = shared.turn_now;
+                if let Some(call) = shared.engine.dispatch(&mut turn, now) {
+                    shared.turn = Some(turn);
+                    return Look::Call(call);
+                }
+                // It says how a run for one pass ends, which a set's is not.
+                let _ = shared.engine.finish(turn);
+            }
+            // First: what fails becomes active, and the plan must know of it.
+            self.apply(shared);
+            let plan = match shared.engine.prepare() {
+                Step::Wait(plan) => plan,
+                Step::Stop(_) => return Look::Over,
+            };
+            let is_ready = plan.wait() == Wait::Poll;
+            let may_lead = role.leads() && shared.leadership.is_some();
+            if is_ready && role.handles() && !may_lead {
+                // Somebody else waits: what is ready needs no wait.
+                let now = self.poller.now();
+                let mut batch = std::mem::take(&mut shared.no_reports);
+                let turn = shared.engine.activate(plan.waited(), &mut batch, now);
+                shared.no_reports = batch;
+                shared.begin_turn(turn, now);
+                continue;
+            }
+            let Some(leadership) = shared.leadership.take_if(|_| may_lead) else {
+                return Look::Park;
+            };
+            let wait = if role.handles() {
+                plan.wait()
+            } else {
+                // What is ready is for the others.
+                let deadline = shared.engine.next_deadline();
+                deadline.map_or(Wait::Forever, Wait::Until)
+            };
+            return Look::Lead(leadership, plan, wait);
+        }
+    }
+
+    /// What the leader does: waits, makes active what that brought, gives the leadership back.
+    fn wait_for_event<'a>(
+        &'a self,
+        mut shared: Guard<'a, P, D>,
+        me: MemberId,
+        mut leadership: Leadership<D::Waiter>,
+        (plan, wait): (WaitPlan, Wait),
+    ) -> Guard<'a, P, D> {
+        let is_armed = self.poller.is_armed(&shared.registrar);
+        let wait = if is_armed { Wait::Poll } else { wait };
+        shared.waiting = Some((me, wait));
+        shared.is_rung = false;
+        shared.counters.waits += 1;
+        // A dispatcher leaves what is ready to the others.
+        let wake = match self.roles {
+            Roles::Dispatcher => shared.promote_new_leader(self.roles),
+            Roles::Followers => Wake::default(),
+        };
+        self.release(shared, wake);
+        let timeout = match wait {
+            Wait::Forever => None,
+            Wait::Poll => Some(Duration::ZERO),
+            Wait::Until(end) => Some(end.saturating_since(self.poller.now())),
+        };
+        let Leadership { waiter, batch } = &mut leadership;
+        let waited = self.poller.wait(waiter, batch, timeout);
+        let now = self.poller.now();
+        let mut shared = self.lock();
+        shared.waiting = None;
+        if is_armed {
+            self.poller.report(&mut shared.registrar, batch);
+        }
+        let turn = shared.engine.activate(plan.waited(), batch, now);
+        let stale = turn.stale();
+        shared.begin_turn(turn, now);
+        let cleared = match stale {
+            Some(handle) => self.clear_orphan(&mut shared, waiter, handle),
+            None => Ok(()),
+        };
+        shared.leadership = Some(leadership);
+        if let Err(error) = waited.and(cleared) {
+            shared.error.get_or_insert(error);
+            self.stop_all(&mut shared);
+        }
+        shared
+    }
+
+    #[cold]
+    fn clear_orphan(
+        &self,
+        shared: &mut Shared<P, D>,
+        waiter: &mut D::Waiter,
+        handle: HandleId,
+    ) -> io::Result<()> {
+        if self
+            .poller
+            .forget_orphan(&mut shared.registrar, waiter, handle)?
+        {
+            // Applied before the next wait.
+            shared.engine.mark_all_unapplied();
+        }
+        Ok(())
+    }
+
+    fn park<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
+        shared.members[me.0].is_parked = true;
+        shared.parked.push(me);
+        loop {
+            self.release(shared, Wake::default());
+            thread::park();
+            shared = self.lock();
+            if !shared.members[me.0].is_parked {
+                break;
+            }
+        }
+        if shared.coming == Some(me) {
+            shared.coming = None;
+        }
+        shared
+    }
+
+    fn settle(&self, shared: &mut Shared<P, D>, done: Done<P>) {
+        let Done {
+            token,
+            payload,
+            answer,
+        } = done;
+        match answer {
+            Some(answer) => {
+                let now = match answer {
+                    Disposition::Rearm => self.poller.now(),
+                    _ => Instant::ZERO,
+                };
+                let settled = shared.engine.settle(token, payload, answer, now);
+                if let Settled::Released(payload) = settled {
+                    shared.released.push(payload);
+                }
+            }
+            None => {
+                shared.engine.abandon(token);
+                shared.released.push(payload);
+            }
+        }
+        if shared.engine.has_changes() {
+            self.apply(shared);
+        }
+        if shared.must_wake_leader(self.roles) {
+            // For an earlier deadline, or a change that only the leader can make. What is ready the
+            // thread looks for itself.
+            self.poller.wake();
+        }
+    }
+
+    /// Changes the engine, in any thread, and wakes whoever must know.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Engine<P>, Instant) -> R) -> R {
+        let now = self.poller.now();
+        let mut shared = self.lock();
+        let result = change(&mut shared.engine, now);
+        self.apply(&mut shared);
+        let wake = shared.wakes(self.roles);
+        self.release(shared, wake);
+        result
+    }
+
+    /// Adds an event, enables it, and arms it if it has a deadline.
+    pub(super) fn register(
+        &self,
+        spec: EventSpec,
+        payload: P,
+        deadline: Option<Instant>,
+    ) -> Result<EventId, Refused<P>> {
+        let now = self.poller.now();
+        let mut shared = self.lock();
+        let result = self.register_locked(&mut shared, spec, payload, now);
+        if let (Ok(event), Some(deadline)) = (&result, deadline) {
+            // It exists.
+            let _ = shared.engine.arm(*event, deadline);
+        }
+        let wake = shared.wakes(self.roles);
+        self.release(shared, wake);
+        result
+    }
+
+    fn register_locked(
+        &self,
+        shared: &mut Shared<P, D>,
+        spec: EventSpec,
+        payload: P,
+        now: Instant,
+    ) -> Result<EventId, Refused<P>> {
+        let event = match shared.engine.insert(spec, payload) {
+            Ok(event) => event,
+            Err(error) => {
+                return Err(Refused {
+                    kind: RefusedKind::Engine(error.kind),
+                    payload: Some(error.payload),
+                });
+            }
+        };
+        // It exists.
+        let _ = shared.engine.enable(event, now);
+        let handle = shared.engine.handle_of(event);
+        let Some(error) = self.apply_and_watch(shared, handle) else {
+            return Ok(event);
+        };
+        let payload = shared.engine.remove(event).ok().flatten();
+        self.apply(shared);
+        Err(Refused {
+            kind: RefusedKind::Demultiplexer(error),
+            payload,
+        })
+    }
+
+    /// Removes an event. Its payload is dropped: now, or when its handler is back, or when the
+    /// leader has forgotten its handle. Answers whether its handler does not run, and will not.
+    pub(super) fn remove(&self, event: EventId) -> Result<bool, EventError> {
+        let mut shared = self.lock();
+        let removed = shared.engine.remove(event);
+        let removed = removed.map(|payload| {
+            let is_idle = payload.is_some();
+            shared.released.extend(payload);
+            is_idle
+        });
+        self.apply(&mut shared);
+        let wake = shared.wakes(self.roles);
+        self.release(shared, wake);
+        removed
+    }
+
+    /// Has `member` come back from [`next`](Self::next) with [`Work::Called`], as soon as it has
+    /// done what it does.
+    pub(super) fn call(&self, member: MemberId) {
+        let mut shared = self.lock();
+        shared.members[member.0].is_called = true;
+        let mut wake = Wake::default();
+        let leads = shared.waiting.is_some_and(|(leader, _)| leader == member);
+        if shared.members[member.0].is_parked {
+            wake.thread = shared.unpark(member);
+        } else if leads && !std::mem::replace(&mut shared.is_rung, true) {
+            shared.counters.leader_wakes += 1;
+            wake.leader = true;
+        }
+        self.release(shared, wake);
+    }
+
+    /// Ends the set: threads come back when they have done what they do.
+    pub(super) fn stop(&self) {
+        let mut shared = self.lock();
+        self.stop_all(&mut shared);
+        self.release(shared, Wake::default());
+    }
+
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        self.lock().error.take()
+    }
+
+    pub(super) fn counters(&self) -> ThreadSetCounters {
+        self.lock().counters
+    }
+
+    /// Reads something of the engine, which nobody must be woken for.
+    pub(super) fn read<R>(&self, read: impl FnOnce(&Engine<P>) -> R) -> R {
+        read(&self.lock().engine)
+    }
+
+    fn stop_all(&self, shared: &mut Shared<P, D>) {
+        shared.is_stopped = true;
+        while let Some(&member) = shared.parked.last() {
+            if let Some(thread) = shared.unpark(member) {
+                thread.unpark();
+            }
+        }
+        if shared.waiting.is_some() {
+            self.poller.wake();
+        }
+    }
+
+    /// Tells the demultiplexer, if that is possible now.
+    #[inline]
+    fn apply(&self, shared: &mut Shared<P, D>) {
+        if shared.engine.has_changes() {
+            self.apply_and_watch(shared, None);
+        }
+    }
+
+    /// The same; answers the error of `watched`, of which the engine does not learn.
+    fn apply_and_watch(
+        &self,
+        shared: &mut Shared<P, D>,
+        watched: Option<HandleId>,
+    ) -> Option<io::Error> {
+        if !self.poller.registers_beside() && shared.leadership.is_none() {
+            // The one that waits does it, and is woken.
+            return None;
+        }
+        let mut refused = None;
+        let mut changes = std::mem::take(&mut shared.changes);
+        shared.engine.take_changes(&mut changes);
+        for change in changes.drain(..) {
+            let waiter = shared.leadership.as_mut().map(|lead| &mut lead.waiter);
+            match self.poller.apply(&mut shared.registrar, waiter, &change) {
+                Ok(()) => {}
+                Err(error) if watched == Some(change.handle) => refused = Some(error),
+                Err(_) => shared.engine.registration_failed(change.handle),
+            }
+        }
+        shared.changes = changes;
+        refused
+    }
+
+    fn lock(&self) -> Guard<'_, P, D> {
+        lock(&self.shared)
+    }
+
+    /// Releases the lock, then wakes, then drops what was released.
+    #[inline]
+    fn release(&self, mut shared: Guard<'_, P, D>, wake: Wake) {
+        let released = if shared.released.is_empty() || shared.engine.has_changes() {
+            Vec::new()
+        } else {
+            std::mem::take(&mut shared.released)
+        };
+        drop(shared);
+        if let Some(thread) = wake.thread {
+            thread.unpark();
+        }
+        if wake.leader {
+            self.poller.wake();
+        }
+        drop(released);
+    }
+}
+
+impl<P, D: Poller> Shared<P, D> {
+    /// Begins a turn. One that is under way ends: what it left is in the new one.
+    fn begin_turn(&mut self, turn: Turn, now: Instant) {
+        if let Some(old) = self.turn.replace(turn) {
+            let _ = self.engine.finish(old);
+        }
+        self.turn_now = now;
+    }
+
+    /// For a thread that goes to do something that may take long: whom to wake in its place, if
+    /// there is anything to do.
+    fn promote_new_leader(&mut self, roles: Roles) -> Wake {
+        let nobody_waits = roles == Roles::Followers && self.leadership.is_some();
+        if self.coming.is_some() || !nobody_waits && !self.engine.has_ready() {
+            return Wake::default();
+        }
+        let Some(&member) = self.parked.last() else {
+            return Wake::default();
+        };
+        self.coming = Some(member);
+        self.counters.follower_wakes += 1;
+        let thread = self.unpark(member);
+        Wake {
+            thread,
+            leader: false,
+        }
+    }
+
+    /// After a change from outside of [`Kernel::next`]: whom to wake.
+    fn wakes(&mut self, roles: Roles) -> Wake {
+        let mut wake = self.promote_new_leader(roles);
+        wake.leader = self.must_wake_leader(roles);
+        wake
+    }
+
+    /// Whether the wait of the leader must end now. It is asked once per change.
+    fn must_wake_leader(&mut self, roles: Roles) -> bool {
+        let Some((_, wait)) = self.waiting else {
+            return false;
+        };
+        if wait == Wait::Poll || self.is_rung {
+            return false;
+        }
+        let is_unserved = roles == Roles::Followers
+            && self.coming.is_none()
+            && self.parked.is_empty()
+            && self.engine.has_ready();
+        let must = is_unserved || self.engine.outlasts(wait);
+        self.is_rung |= must;
+        self.counters.leader_wakes += u64::from(must);
+        must
+    }
+
+    fn unpark(&mut self, member: MemberId) -> Option<Thread> {
+        self.parked.retain(|&parked| parked != member);
+        let member = &mut self.members[member.0];
+        member.is_parked = false;
+        member.thread.clone()
+    }
+}
+
+impl<P, D: Poller> fmt::Debug for Kernel<P, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("roles", &self.roles)
+            .finish_non_exhaustive()
+    }
+}
