@@ -20,13 +20,13 @@
 mod always_ready;
 mod choice;
 mod epoll;
-mod poll;
+pub(crate) mod poll;
 mod select;
 
+pub(crate) use self::choice::pick;
 pub use self::choice::{
     Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
 };
-pub(crate) use self::choice::pick;
 pub use self::epoll::EpollDemultiplexer;
 pub(crate) use self::epoll::{EpollRegistrar, EpollWaiter};
 pub use self::poll::PollDemultiplexer;

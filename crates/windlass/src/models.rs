@@ -72,27 +72,34 @@
 
 mod builder;
 mod connection;
+mod crew;
 mod group;
 mod handle;
 mod lane;
+mod leader_followers;
 mod limits;
 mod listening;
 mod multi_loop;
+mod reactor_workers;
 mod report;
 mod room;
 mod server;
 mod single_loop;
+mod thread_pool;
 
 pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
 pub use self::group::{Accepting, Dealing};
 pub use self::handle::{LoopHandle, StopHandle};
+pub use self::leader_followers::{LeaderFollowers, LeaderFollowersBuilder, LeaderFollowersModel};
 pub use self::limits::Limits;
 pub use self::listening::BindError;
 pub use self::multi_loop::{MultiLoop, MultiLoopBuilder, MultiLoopModel};
+pub use self::reactor_workers::{ReactorWorkers, ReactorWorkersBuilder, ReactorWorkersModel};
 pub use self::report::{ConnectionPhase, CutConnection, ServerReport};
 pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
 };
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};
+pub use self::thread_pool::{ThreadPool, ThreadPoolBuilder, ThreadPoolModel};

@@ -15,7 +15,7 @@ use super::handle::StopHandle;
 use super::limits::Limits;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::{MultiLoop, SingleLoop};
+use super::{LeaderFollowers, MultiLoop, ReactorWorkers, SingleLoop, ThreadPool};
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::session::Service;
 
@@ -68,6 +68,12 @@ pub enum ModelKind {
     SingleLoop,
     /// [`MultiLoop`].
     MultiLoop,
+    /// [`ReactorWorkers`].
+    ReactorWorkers,
+    /// [`LeaderFollowers`].
+    LeaderFollowers,
+    /// [`ThreadPool`].
+    ThreadPool,
 }
 
 /// What can be set of a model that is chosen at run time.
@@ -79,7 +85,13 @@ pub struct AnyModel {
 
 impl ModelKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::SingleLoop, Self::MultiLoop];
+    pub const ALL: [Self; 5] = [
+        Self::SingleLoop,
+        Self::MultiLoop,
+        Self::ReactorWorkers,
+        Self::LeaderFollowers,
+        Self::ThreadPool,
+    ];
 
     /// Its name in commands and reports, such as `single-loop`.
     #[must_use]
@@ -87,6 +99,9 @@ impl ModelKind {
         match self {
             Self::SingleLoop => "single-loop",
             Self::MultiLoop => "multi-loop",
+            Self::ReactorWorkers => "reactor-workers",
+            Self::LeaderFollowers => "leader-followers",
+            Self::ThreadPool => "thread-pool",
         }
     }
 
@@ -156,6 +171,27 @@ impl<V: Service> ServerBuilder<V, AnyModel> {
                 let mut builder = self.with_model(MultiLoop::<V>::MODEL);
                 if let Some(threads) = threads {
                     builder = builder.loops(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ReactorWorkers => {
+                let mut builder = self.with_model(ReactorWorkers::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.workers(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::LeaderFollowers => {
+                let mut builder = self.with_model(LeaderFollowers::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.threads(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ThreadPool => {
+                let mut builder = self.with_model(ThreadPool::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.threads(threads);
                 }
                 Box::new(builder.build()?)
             }

@@ -298,14 +298,12 @@ where
     F: FnOnce(&mut S, &SetContext<'_, S>) + Send + 'static,
 {
     let mut run = Some(run);
-    Box::new(
-        move |state: &mut S, cx: &SetContext<'_, S>, _: Happened| {
-            if let Some(run) = run.take() {
-                run(state, cx);
-            }
-            Disposition::Remove
-        },
-    )
+    Box::new(move |state: &mut S, cx: &SetContext<'_, S>, _: Happened| {
+        if let Some(run) = run.take() {
+            run(state, cx);
+        }
+        Disposition::Remove
+    })
 }
 
 impl<S> WeakHandleSet<S> {

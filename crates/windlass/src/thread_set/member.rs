@@ -101,6 +101,17 @@ impl<S: 'static> Member<S> {
             }
         }
         std::mem::forget(guard);
+        self.result()
+    }
+
+    /// What the thread of a dispatcher runs: it only waits.
+    pub(crate) fn run_dispatcher(&self) -> Result<(), RunError> {
+        self.kernel.begin(self.id);
+        while !matches!(self.kernel.next(self.id, None, Rested::Yes), Work::Over) {}
+        self.result()
+    }
+
+    fn result(&self) -> Result<(), RunError> {
         match self.kernel.take_error() {
             None => Ok(()),
             Some(source) => Err(RunError::Wait {
