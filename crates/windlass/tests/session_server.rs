@@ -112,6 +112,18 @@ mod multi_loop {
     all_on! { Multi }
 }
 
+mod leader_followers {
+    all_on! { Followers }
+}
+
+mod reactor_workers {
+    all_on! { Workers }
+}
+
+mod thread_pool {
+    all_on! { Pool }
+}
+
 /// What depends on who accepts.
 mod one_acceptor {
     on_model! { Dealt:

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use windlass::models::{
-    Accepting, Dealing, Limits, MultiLoop, ServerReport, SingleLoop, StopHandle,
+    Accepting, Dealing, LeaderFollowers, Limits, MultiLoop, ReactorWorkers, ServerBuilder,
+    ServerReport, SingleLoop, StopHandle, ThreadPool,
 };
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
@@ -116,6 +117,82 @@ fn start_two_loops<V: Service>(
         tell(server.stop_handle());
         server.run().expect("run")
     })
+}
+
+/// Three threads that take turns to wait.
+#[derive(Debug)]
+pub(crate) struct Followers;
+
+impl Model for Followers {
+    const NAME: &str = "leader_followers";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        serve_in_thread(move |tell| {
+            let builder = LeaderFollowers::builder(service).threads(count(3));
+            let mut server = with_options(builder, listeners, options)
+                .build()
+                .expect("build");
+            tell(server.stop_handle());
+            server.run().expect("run")
+        })
+    }
+}
+
+/// A thread that waits and two that handle.
+#[derive(Debug)]
+pub(crate) struct Workers;
+
+impl Model for Workers {
+    const NAME: &str = "reactor_workers";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        serve_in_thread(move |tell| {
+            let builder = ReactorWorkers::builder(service).workers(count(2));
+            let mut server = with_options(builder, listeners, options)
+                .build()
+                .expect("build");
+            tell(server.stop_handle());
+            server.run().expect("run")
+        })
+    }
+}
+
+/// Threads that block: more than any claim has slow peers and jobs at once, as each holds one.
+#[derive(Debug)]
+pub(crate) struct Pool;
+
+impl Model for Pool {
+    const NAME: &str = "thread_pool";
+
+    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
+        serve_in_thread(move |tell| {
+            let builder = ThreadPool::builder(service).threads(count(32));
+            let mut server = with_options(builder, listeners, options)
+                .build()
+                .expect("build");
+            tell(server.stop_handle());
+            server.run().expect("run")
+        })
+    }
+}
+
+fn count(count: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count).expect("not zero")
+}
+
+fn with_options<V: Service, M>(
+    builder: ServerBuilder<V, M>,
+    listeners: Vec<OwnedFd>,
+    options: Options,
+) -> ServerBuilder<V, M> {
+    let mut builder = builder.limits(options.limits);
+    for listener in listeners {
+        builder = builder.listener(listener);
+    }
+    match options.pool {
+        Some(pool) => builder.pool(pool),
+        None => builder,
+    }
 }
 
 /// Runs `serve`, which tells how it is stopped, in a thread.
