@@ -110,9 +110,7 @@ impl<V: Service> Crew<V> {
             .handles
             .after(deadline, |hand: &mut Hand<V>, _| hand.crew.cut());
         debug_assert!(armed.is_ok(), "an acceptor's slot has just become free");
-        if self.book.note_stop_begun() {
-            self.ring_all();
-        }
+        self.book.note_listener_closed();
     }
 
     /// Ends all connections.
@@ -121,18 +119,11 @@ impl<V: Service> Crew<V> {
             // One that runs ends when it is back.
             let _ = self.handles.remove_handle(event);
         }
-        self.ring_all();
+        self.book.ring_all();
         for seat in &self.seats {
             seat.cut_job();
         }
         self.book.end_if_done();
-    }
-
-    /// Has every thread look up that stays with a connection.
-    fn ring_all(&self) {
-        for seat in &self.seats {
-            seat.ring();
-        }
     }
 
     fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>> {

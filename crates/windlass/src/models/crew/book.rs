@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_core::{EventId, Instant};
+use windlass_sys::wake::WakeFd;
 
 use super::Hand;
 use crate::models::report::{ConnectionPhase, CutConnection};
@@ -18,6 +19,8 @@ const CUTS_MAX: usize = 32;
 /// See the module. Its lock is held for single changes; the set is called without it.
 pub(super) struct Book<V: Service> {
     handles: WeakHandleSet<Hand<V>>,
+    /// Of the threads that stay with connections: they look up when one rings.
+    bells: Vec<Arc<WakeFd>>,
     /// The phase once more, for a look in each call.
     phase: AtomicU8,
     state: Mutex<State>,
@@ -61,9 +64,14 @@ pub(super) struct Entry<V: Service> {
 }
 
 impl<V: Service> Book<V> {
-    pub(super) fn new(handles: WeakHandleSet<Hand<V>>, listeners: usize) -> Self {
+    pub(super) fn new(
+        handles: WeakHandleSet<Hand<V>>,
+        bells: Vec<Arc<WakeFd>>,
+        listeners: usize,
+    ) -> Self {
         Self {
             handles,
+            bells,
             phase: AtomicU8::new(Phase::Serving as u8),
             state: Mutex::new(State {
                 phase: Phase::Serving,
@@ -121,20 +129,14 @@ impl<V: Service> Book<V> {
         Closing::Begins
     }
 
-    /// The stop has removed the listeners: those that were not in use are closed. Answers whether
-    /// all are, and connections were told.
-    pub(super) fn note_stop_begun(&self) -> bool {
-        self.note_listener_closed()
-    }
-
-    /// One listener less. After the last one, connections are told to end; answers whether they
-    /// were.
-    pub(super) fn note_listener_closed(&self) -> bool {
+    /// One listener less, or the stop has removed all that were not in use. After the last one,
+    /// connections are told to end.
+    pub(super) fn note_listener_closed(&self) {
         let connections = {
             let mut state = self.lock();
             state.listeners -= 1;
             if state.listeners > 0 || state.phase != Phase::Closing {
-                return false;
+                return;
             }
             self.enter_phase(&mut state, Phase::Ending);
             state.connections.clone()
@@ -145,8 +147,16 @@ impl<V: Service> Book<V> {
                 let _ = handles.activate(event);
             }
         }
+        self.ring_all();
         self.end_if_done();
-        true
+    }
+
+    /// Has every thread look up that stays with a connection.
+    pub(super) fn ring_all(&self) {
+        for bell in &self.bells {
+            // It can't fail: it is open as long as this, and a full counter wakes too.
+            let _ = bell.notify();
+        }
     }
 
     /// From now on connections are cut; answers which there are.

@@ -1,6 +1,6 @@
 //! A seat: how one thread of a crew is reached from others.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use windlass_sys::wake::WakeFd;
 
@@ -16,7 +16,7 @@ use crate::thread_set::Caller;
 pub(super) struct Seat<V: Service> {
     caller: Caller<Hand<V>>,
     /// Wakes a thread that stays with a connection; only such threads have one.
-    bell: Option<WakeFd>,
+    bell: Option<Arc<WakeFd>>,
     inbox: Mutex<Inbox<V>>,
     work: Mutex<Work<V>>,
     /// What the thread had counted when it was last asked.
@@ -36,7 +36,7 @@ enum Work<V: Service> {
 }
 
 impl<V: Service> Seat<V> {
-    pub(super) fn new(caller: Caller<Hand<V>>, bell: Option<WakeFd>) -> Self {
+    pub(super) fn new(caller: Caller<Hand<V>>, bell: Option<Arc<WakeFd>>) -> Self {
         Self {
             caller,
             bell,
@@ -49,16 +49,8 @@ impl<V: Service> Seat<V> {
         }
     }
 
-    pub(super) fn bell(&self) -> Option<&WakeFd> {
+    pub(super) fn bell(&self) -> Option<&Arc<WakeFd>> {
         self.bell.as_ref()
-    }
-
-    /// Has the thread look up if it stays with a connection.
-    pub(super) fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            // It can't fail: it is open as long as this, and a full counter wakes too.
-            let _ = bell.notify();
-        }
     }
 
     pub(super) fn post(&self, visit: Visit<V>) -> Result<(), PostError> {
@@ -70,7 +62,10 @@ impl<V: Service> Seat<V> {
             inbox.posts.push(visit);
         }
         self.caller.call();
-        self.ring();
+        if let Some(bell) = &self.bell {
+            // It can't fail: it is open as long as this, and a full counter wakes too.
+            let _ = bell.notify();
+        }
         Ok(())
     }
 

@@ -76,20 +76,22 @@ impl<V: Service> CrewServer<V> {
         };
         let handles = set.handles();
         let mut seats = Vec::with_capacity(parts.threads);
+        let mut bells = Vec::new();
         let mut members = Vec::with_capacity(parts.threads);
         for _ in 0..parts.threads {
             let member = set.enlist(Rank::Handles);
             let bell = match parts.stay {
                 Stay::No => None,
-                Stay::UntilDone => Some(WakeFd::new().map_err(BindError::Register)?),
+                Stay::UntilDone => Some(Arc::new(WakeFd::new().map_err(BindError::Register)?)),
             };
+            bells.extend(bell.clone());
             seats.push(Seat::new(member.caller(), bell));
             members.push(member);
         }
         let dispatcher = (parts.leader == Rank::Waits).then(|| set.enlist(Rank::Waits));
         let features = handles.backend().features();
         let crew = Crew {
-            book: Arc::new(Book::new(handles.downgrade(), sockets.len())),
+            book: Arc::new(Book::new(handles.downgrade(), bells, sockets.len())),
             room: Arc::new(Room::new(1, builder.limits.connections_max)),
             doorbell: Arc::new(Doorbell(handles.downgrade())),
             handles,
