@@ -76,3 +76,15 @@ pub(crate) fn wait_until<'a, T>(
     loom::thread::yield_now();
     (lock(mutex), Woken::TimedOut)
 }
+
+/// Sleeps for `limit`, or until the thread is unparked. May come back for nothing.
+#[cfg(not(loom))]
+pub(crate) fn park_timeout(limit: std::time::Duration) {
+    thread::park_timeout(limit);
+}
+
+/// As above. loom knows no time: it comes back at any moment.
+#[cfg(loom)]
+pub(crate) fn park_timeout(_limit: std::time::Duration) {
+    loom::thread::yield_now();
+}

@@ -80,6 +80,7 @@ mod system;
 
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 
 use windlass_core::RunMode;
 
@@ -151,7 +152,8 @@ impl<S: 'static> ThreadSet<S> {
             no_exit_on_empty: when_empty == WhenEmpty::GoOn,
             ..RunMode::default()
         };
-        let kernel = Kernel::new(poller, waiter, registrar, roles, mode);
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let kernel = Kernel::new(poller, waiter, registrar, roles, processors, mode);
         Ok(Self {
             kernel: Arc::new(kernel),
         })

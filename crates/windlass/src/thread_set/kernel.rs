@@ -9,9 +9,8 @@
 //! - The leadership is one value. It is free (in the shared state), or the local of the one thread
 //!   that waits: then `waiting` says for how long.
 //! - Whenever the lock is released while there is something to do (an event is ready, or nobody
-//!   waits and followers may lead) and a thread is parked, one thread is *coming*: it was woken and
-//!   has not looked yet. So no event waits for a handler that is stuck while a thread is free, and
-//!   no more than one thread is woken for what one thread can look after.
+//!   waits and followers may lead) and a thread sleeps, one thread is coming, or the busy threads
+//!   take all processors and one is on standby ([`ranks`]).
 //! - A thread that settles a handler looks itself: it wakes nobody for what it takes.
 //! - A payload is dropped without the lock, and when the kernel has forgotten its handle.
 //!
@@ -19,6 +18,8 @@
 //!
 //! Everything is under one mutex, which is held for single calls of the engine and the system calls
 //! that register; never while a payload runs or is dropped, or a thread waits.
+
+pub(super) mod ranks;
 
 use std::fmt;
 use std::io;
@@ -30,8 +31,9 @@ use windlass_core::{
     Turn, Wait, WaitPlan,
 };
 
+use self::ranks::{AfterNap, MemberId, NAP, Ranks};
 use crate::sync::thread::{self, Thread};
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Mutex, MutexGuard, lock, park_timeout};
 
 /// What waits and registers, as a set of threads needs it.
 pub(super) trait Poller: Send + Sync {
@@ -108,10 +110,6 @@ impl Role {
     }
 }
 
-/// A thread of the set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct MemberId(usize);
-
 /// What a thread is to do.
 #[derive(Debug)]
 pub(super) enum Work<P> {
@@ -160,7 +158,7 @@ pub(super) enum Rested {
 pub struct ThreadSetCounters {
     /// Handlers called.
     pub calls: u64,
-    /// Parked threads that were woken because there was something to do.
+    /// Threads that slept and were woken because there was something to do.
     pub follower_wakes: u64,
     /// Times that the leader's wait was ended from another thread.
     pub leader_wakes: u64,
@@ -193,11 +191,7 @@ struct Shared<P, D: Poller> {
     /// The turn whose events are being handled, and its time.
     turn: Option<Turn>,
     turn_now: Instant,
-    members: Vec<Member>,
-    /// Who is parked, the last one on top: its caches are warm.
-    parked: Vec<MemberId>,
-    /// Who was woken for work and has not looked yet.
-    coming: Option<MemberId>,
+    ranks: Ranks,
     is_stopped: bool,
     error: Option<io::Error>,
     counters: ThreadSetCounters,
@@ -205,13 +199,6 @@ struct Shared<P, D: Poller> {
     /// To be dropped without the lock, when no changes are left.
     released: Vec<P>,
     no_reports: Batch,
-}
-
-struct Member {
-    role: Role,
-    thread: Option<Thread>,
-    is_parked: bool,
-    is_called: bool,
 }
 
 /// Whom to wake when the lock is released.
@@ -226,6 +213,7 @@ enum Look<P, W> {
     Lead(Leadership<W>, WaitPlan, Wait),
     Over,
     Park,
+    Pause,
 }
 
 type Guard<'a, P, D> = MutexGuard<'a, Shared<P, D>>;
@@ -236,6 +224,7 @@ impl<P, D: Poller> Kernel<P, D> {
         waiter: D::Waiter,
         registrar: D::Registrar,
         roles: Roles,
+        processors: usize,
         mode: RunMode,
     ) -> Self {
         let mut engine = Engine::new(EngineConfig {
@@ -253,9 +242,7 @@ impl<P, D: Poller> Kernel<P, D> {
             is_rung: false,
             turn: None,
             turn_now: poller.now(),
-            members: Vec::new(),
-            parked: Vec::new(),
-            coming: None,
+            ranks: Ranks::new(processors),
             is_stopped: false,
             error: None,
             counters: ThreadSetCounters::default(),
@@ -272,14 +259,7 @@ impl<P, D: Poller> Kernel<P, D> {
 
     /// One more thread, which has not begun yet.
     pub(super) fn add_member(&self, role: Role) -> MemberId {
-        let mut shared = self.lock();
-        shared.members.push(Member {
-            role,
-            thread: None,
-            is_parked: false,
-            is_called: false,
-        });
-        MemberId(shared.members.len() - 1)
+        self.lock().ranks.add(role)
     }
 
     /// Who waits and who handles.
@@ -289,13 +269,14 @@ impl<P, D: Poller> Kernel<P, D> {
 
     /// To be called by the member's thread, once, before [`next`](Self::next).
     pub(super) fn begin(&self, me: MemberId) {
-        self.lock().members[me.0].thread = Some(thread::current());
+        self.lock().ranks.begin(me, thread::current());
     }
 
     /// Settles what the thread has done, and answers what it is to do; may wait in between, once
     /// the thread has rested.
     pub(super) fn next(&self, me: MemberId, done: Option<Done<P>>, rested: Rested) -> Work<P> {
         let mut shared = self.lock();
+        shared.ranks.end_step(me);
         if let Some(done) = done {
             self.settle(&mut shared, done);
         }
@@ -304,39 +285,40 @@ impl<P, D: Poller> Kernel<P, D> {
                 self.release(shared, Wake::default());
                 return Work::Over;
             }
-            if std::mem::take(&mut shared.members[me.0].is_called) {
-                let wake = shared.wakes(self.roles);
-                self.release(shared, wake);
-                return Work::Called;
+            if shared.ranks.take_called(me) {
+                return self.leave_for(shared, me, Work::Called);
             }
-            let role = shared.members[me.0].role;
+            let role = shared.ranks.role(me);
             match self.look(&mut shared, role) {
                 Look::Call(call) => {
                     shared.counters.calls += 1;
-                    // Before the handler is called: it may take long.
-                    let wake = shared.promote_new_leader(self.roles);
                     let now = shared.turn_now;
-                    self.release(shared, wake);
-                    return Work::Call(call, now);
+                    return self.leave_for(shared, me, Work::Call(call, now));
                 }
                 Look::Lead(leadership, ..) if rested == Rested::No => {
                     shared.leadership = Some(leadership);
-                    return self.rest(shared);
+                    return self.leave_for(shared, me, Work::Rest);
                 }
-                Look::Park if rested == Rested::No => return self.rest(shared),
+                Look::Park if rested == Rested::No => {
+                    return self.leave_for(shared, me, Work::Rest);
+                }
                 Look::Lead(leadership, plan, wait) => {
                     shared = self.wait_for_event(shared, me, leadership, (plan, wait));
                 }
                 Look::Park => shared = self.park(shared, me),
+                Look::Pause => shared = self.pause(shared, me),
                 Look::Over => self.stop_all(&mut shared),
             }
         }
     }
 
-    fn rest(&self, mut shared: Guard<'_, P, D>) -> Work<P> {
+    /// The thread goes to do something that may take long; first it is replaced.
+    #[inline]
+    fn leave_for(&self, mut shared: Guard<'_, P, D>, me: MemberId, work: Work<P>) -> Work<P> {
+        shared.ranks.begin_step(me);
         let wake = shared.promote_new_leader(self.roles);
         self.release(shared, wake);
-        Work::Rest
+        work
     }
 
     /// Takes the next ready event, or the leadership, or neither.
@@ -370,6 +352,10 @@ impl<P, D: Poller> Kernel<P, D> {
                 shared.begin_turn(turn, now);
                 continue;
             }
+            if is_ready && role == Role::Dispatcher && shared.ranks.is_filled_by_one() {
+                // All processors have enough to do.
+                return Look::Pause;
+            }
             let Some(leadership) = shared.leadership.take_if(|_| may_lead) else {
                 return Look::Park;
             };
@@ -397,6 +383,7 @@ impl<P, D: Poller> Kernel<P, D> {
         shared.waiting = Some((me, wait));
         shared.is_rung = false;
         shared.counters.waits += 1;
+        shared.ranks.set_waiting(me, true);
         // A dispatcher leaves what is ready to the others.
         let wake = match self.roles {
             Roles::Dispatcher => shared.promote_new_leader(self.roles),
@@ -413,6 +400,7 @@ impl<P, D: Poller> Kernel<P, D> {
         let now = self.poller.now();
         let mut shared = self.lock();
         shared.waiting = None;
+        shared.ranks.set_waiting(me, false);
         if is_armed {
             self.poller.report(&mut shared.registrar, batch);
         }
@@ -449,20 +437,63 @@ impl<P, D: Poller> Kernel<P, D> {
     }
 
     fn park<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
-        shared.members[me.0].is_parked = true;
-        shared.parked.push(me);
-        loop {
-            self.release(shared, Wake::default());
-            thread::park();
-            shared = self.lock();
-            if !shared.members[me.0].is_parked {
-                break;
-            }
+        shared.ranks.park(me);
+        // The last one that has nothing to do tells the dispatcher.
+        let mut wake = Wake::default();
+        if !shared.engine.has_ready() {
+            wake.thread = shared.ranks.resume_dispatcher();
         }
-        if shared.coming == Some(me) {
-            shared.coming = None;
+        let mut shared = self.sleep(shared, me, wake);
+        while !shared.is_stopped && shared.ranks.is_called_up(me) {
+            shared = self.nap(shared, me);
         }
         shared
+    }
+
+    /// Sleeps until the thread's rank says otherwise.
+    fn sleep<'a>(
+        &'a self,
+        mut shared: Guard<'a, P, D>,
+        me: MemberId,
+        mut wake: Wake,
+    ) -> Guard<'a, P, D> {
+        loop {
+            self.release(shared, std::mem::take(&mut wake));
+            thread::park();
+            shared = self.lock();
+            if shared.ranks.is_awake(me) || shared.is_stopped {
+                return shared;
+            }
+        }
+    }
+
+    /// The standby: naps, until a handler turns out to be slow, or nobody handles.
+    fn nap<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
+        loop {
+            shared.ranks.nap(me);
+            self.release(shared, Wake::default());
+            park_timeout(NAP);
+            shared = self.lock();
+            if shared.ranks.is_awake(me) || shared.is_stopped {
+                return shared;
+            }
+            let has_work = shared.has_work(self.roles);
+            match shared.ranks.after_nap(me, has_work) {
+                AfterNap::Nap => {}
+                AfterNap::Work => return shared,
+                AfterNap::Park => {
+                    shared.ranks.park(me);
+                    return self.sleep(shared, me, Wake::default());
+                }
+            }
+        }
+    }
+
+    /// The dispatcher pauses while the others have more to do than they can.
+    fn pause<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
+        shared.ranks.pause_dispatcher(me);
+        let wake = shared.promote_new_leader(self.roles);
+        self.sleep(shared, me, wake)
     }
 
     fn settle(&self, shared: &mut Shared<P, D>, done: Done<P>) {
@@ -577,16 +608,11 @@ impl<P, D: Poller> Kernel<P, D> {
     /// done what it does.
     pub(super) fn call(&self, member: MemberId) {
         let mut shared = self.lock();
-        shared.members[member.0].is_called = true;
-        let mut wake = Wake::default();
         let leads = shared.waiting.is_some_and(|(leader, _)| leader == member);
-        if shared.members[member.0].is_parked {
-            wake.thread = shared.unpark(member);
-        } else if leads && !std::mem::replace(&mut shared.is_rung, true) {
-            shared.counters.leader_wakes += 1;
-            wake.leader = true;
-        }
-        self.release(shared, wake);
+        let leader = leads && !std::mem::replace(&mut shared.is_rung, true);
+        shared.counters.leader_wakes += u64::from(leader);
+        let thread = shared.ranks.call(member);
+        self.release(shared, Wake { thread, leader });
     }
 
     /// Ends the set: threads come back when they have done what they do.
@@ -601,7 +627,11 @@ impl<P, D: Poller> Kernel<P, D> {
     }
 
     pub(super) fn counters(&self) -> ThreadSetCounters {
-        self.lock().counters
+        let shared = self.lock();
+        ThreadSetCounters {
+            follower_wakes: shared.ranks.wakes,
+            ..shared.counters
+        }
     }
 
     /// Reads something of the engine, which nobody must be woken for.
@@ -611,10 +641,8 @@ impl<P, D: Poller> Kernel<P, D> {
 
     fn stop_all(&self, shared: &mut Shared<P, D>) {
         shared.is_stopped = true;
-        while let Some(&member) = shared.parked.last() {
-            if let Some(thread) = shared.unpark(member) {
-                thread.unpark();
-            }
+        while let Some(thread) = shared.ranks.wake_any() {
+            thread.unpark();
         }
         if shared.waiting.is_some() {
             self.poller.wake();
@@ -686,23 +714,24 @@ impl<P, D: Poller> Shared<P, D> {
         self.turn_now = now;
     }
 
+    /// Whether there is something to do for a thread that handles.
+    fn has_work(&self, roles: Roles) -> bool {
+        let nobody_waits = match roles {
+            Roles::Followers => self.leadership.is_some(),
+            Roles::Dispatcher => self.ranks.has_paused(),
+        };
+        nobody_waits || self.engine.has_ready()
+    }
+
     /// For a thread that goes to do something that may take long: whom to wake in its place, if
     /// there is anything to do.
+    #[inline]
     fn promote_new_leader(&mut self, roles: Roles) -> Wake {
-        let nobody_waits = roles == Roles::Followers && self.leadership.is_some();
-        if self.coming.is_some() || !nobody_waits && !self.engine.has_ready() {
-            return Wake::default();
+        let mut wake = Wake::default();
+        if self.has_work(roles) {
+            wake.thread = self.ranks.send();
         }
-        let Some(&member) = self.parked.last() else {
-            return Wake::default();
-        };
-        self.coming = Some(member);
-        self.counters.follower_wakes += 1;
-        let thread = self.unpark(member);
-        Wake {
-            thread,
-            leader: false,
-        }
+        wake
     }
 
     /// After a change from outside of [`Kernel::next`]: whom to wake.
@@ -720,21 +749,12 @@ impl<P, D: Poller> Shared<P, D> {
         if wait == Wait::Poll || self.is_rung {
             return false;
         }
-        let is_unserved = roles == Roles::Followers
-            && self.coming.is_none()
-            && self.parked.is_empty()
-            && self.engine.has_ready();
+        let is_unserved =
+            roles == Roles::Followers && self.ranks.is_exhausted() && self.engine.has_ready();
         let must = is_unserved || self.engine.outlasts(wait);
         self.is_rung |= must;
         self.counters.leader_wakes += u64::from(must);
         must
-    }
-
-    fn unpark(&mut self, member: MemberId) -> Option<Thread> {
-        self.parked.retain(|&parked| parked != member);
-        let member = &mut self.members[member.0];
-        member.is_parked = false;
-        member.thread.clone()
     }
 }
 

@@ -8,7 +8,8 @@ use windlass_core::{Call, Instant};
 use super::SetKernel;
 use super::handle_set::HandleSet;
 use super::handler::{BoxedHandler, SetContext};
-use super::kernel::{Done, MemberId, Rested, Role, Work};
+use super::kernel::ranks::MemberId;
+use super::kernel::{Done, Rested, Role, Work};
 use crate::event_loop::RunError;
 
 /// What a thread does beside handling.
