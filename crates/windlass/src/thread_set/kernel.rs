@@ -521,7 +521,7 @@ impl<P, D: Poller> Kernel<P, D> {
         if shared.engine.has_changes() {
             self.apply(shared);
         }
-        if shared.must_wake_leader(self.roles) {
+        if shared.must_wake_leader() {
             // For an earlier deadline, or a change that only the leader can make. What is ready the
             // thread looks for itself.
             self.poller.wake();
@@ -609,8 +609,7 @@ impl<P, D: Poller> Kernel<P, D> {
     pub(super) fn call(&self, member: MemberId) {
         let mut shared = self.lock();
         let leads = shared.waiting.is_some_and(|(leader, _)| leader == member);
-        let leader = leads && !std::mem::replace(&mut shared.is_rung, true);
-        shared.counters.leader_wakes += u64::from(leader);
+        let leader = leads && shared.ring_leader();
         let thread = shared.ranks.call(member);
         self.release(shared, Wake { thread, leader });
     }
@@ -730,6 +729,9 @@ impl<P, D: Poller> Shared<P, D> {
         let mut wake = Wake::default();
         if self.has_work(roles) {
             wake.thread = self.ranks.send();
+            if self.waiting.is_some() && self.is_unserved(roles) {
+                wake.leader = self.ring_leader();
+            }
         }
         wake
     }
@@ -737,24 +739,32 @@ impl<P, D: Poller> Shared<P, D> {
     /// After a change from outside of [`Kernel::next`]: whom to wake.
     fn wakes(&mut self, roles: Roles) -> Wake {
         let mut wake = self.promote_new_leader(roles);
-        wake.leader = self.must_wake_leader(roles);
+        wake.leader |= self.must_wake_leader();
         wake
     }
 
-    /// Whether the wait of the leader must end now. It is asked once per change.
-    fn must_wake_leader(&mut self, roles: Roles) -> bool {
+    /// Whether events are ready that only the waiting leader is free for.
+    fn is_unserved(&self, roles: Roles) -> bool {
+        roles == Roles::Followers && self.ranks.is_exhausted() && self.engine.has_ready()
+    }
+
+    /// Whether the wait of the leader must end now, for another reason than ready events. It is
+    /// asked once per change.
+    fn must_wake_leader(&mut self) -> bool {
         let Some((_, wait)) = self.waiting else {
             return false;
         };
-        if wait == Wait::Poll || self.is_rung {
+        self.engine.outlasts(wait) && self.ring_leader()
+    }
+
+    /// Whether this is the first who ends the leader's wait, if that blocks.
+    fn ring_leader(&mut self) -> bool {
+        if self.is_rung || self.waiting.is_none_or(|(_, wait)| wait == Wait::Poll) {
             return false;
         }
-        let is_unserved =
-            roles == Roles::Followers && self.ranks.is_exhausted() && self.engine.has_ready();
-        let must = is_unserved || self.engine.outlasts(wait);
-        self.is_rung |= must;
-        self.counters.leader_wakes += u64::from(must);
-        must
+        self.is_rung = true;
+        self.counters.leader_wakes += 1;
+        true
     }
 }
 
