@@ -84,7 +84,7 @@ use std::thread;
 
 use windlass_core::RunMode;
 
-pub use self::handle_set::{HandleOptions, HandleSet, WeakHandleSet};
+pub use self::handle_set::{HandleOptions, HandleSet, RejectedHandler, WeakHandleSet};
 pub use self::handler::{SetContext, SetHandler};
 pub use self::kernel::ThreadSetCounters;
 pub(crate) use self::member::{Caller, Life, Member};

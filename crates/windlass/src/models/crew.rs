@@ -16,6 +16,7 @@ mod acceptor;
 mod book;
 mod connection;
 mod held;
+mod model;
 mod seat;
 mod server;
 mod thread;
@@ -28,6 +29,7 @@ use windlass_core::{EventId, Instant, Trigger};
 use windlass_sys::net::SocketFile;
 
 use self::book::{Book, Closing};
+pub(super) use self::model::crew_model;
 use self::seat::Seat;
 pub(super) use self::server::{CrewParts, CrewServer};
 use super::lane::Lane;

@@ -30,6 +30,9 @@ pub struct WeakHandleSet<S> {
     kernel: Weak<SetKernel<S>>,
 }
 
+/// A handler that was refused, unless another thread runs it already.
+pub type RejectedHandler<S> = Option<Box<dyn SetHandler<S>>>;
+
 /// How a handle is watched.
 #[derive(Clone, Copy, Debug)]
 pub struct HandleOptions {
@@ -72,7 +75,7 @@ impl<S: 'static> HandleSet<S> {
         &self,
         handler: Box<dyn SetHandler<S>>,
         options: HandleOptions,
-    ) -> Result<EventId, RegisterError<Option<Box<dyn SetHandler<S>>>>> {
+    ) -> Result<EventId, RegisterError<RejectedHandler<S>>> {
         let Some(raw) = handler.get_handle().map(|fd| fd.as_raw_fd()) else {
             return Err(RegisterError {
                 kind: RegisterErrorKind::NoHandle,

@@ -19,66 +19,24 @@
 //! Everything is under one mutex, which is held for single calls of the engine and the system calls
 //! that register; never while a payload runs or is dropped, or a thread waits.
 
+mod change;
+mod poller;
 pub(super) mod ranks;
+mod sleep;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use windlass_core::{
-    Batch, Call, Change, Disposition, Engine, EngineConfig, EventError, EventId, EventSpec,
-    HandleId, HandleSharing, InFlight, InsertErrorKind, Instant, Notify, RunMode, Settled, Step,
-    Turn, Wait, WaitPlan,
+    Batch, Call, Change, Disposition, Engine, EngineConfig, HandleId, HandleSharing, InFlight,
+    InsertErrorKind, Instant, Notify, RunMode, Settled, Step, Turn, Wait, WaitPlan,
 };
 
-use self::ranks::{AfterNap, MemberId, NAP, Ranks};
+pub(super) use self::poller::Poller;
+use self::ranks::{MemberId, Ranks};
 use crate::sync::thread::{self, Thread};
-use crate::sync::{Mutex, MutexGuard, lock, park_timeout};
-
-/// What waits and registers, as a set of threads needs it.
-pub(super) trait Poller: Send + Sync {
-    /// What the leader waits with.
-    type Waiter: Send;
-    /// What registers, under the set's lock.
-    type Registrar: Send;
-
-    /// Whether registrations can be changed while the leader waits.
-    fn registers_beside(&self) -> bool;
-
-    /// Carries out a change. The waiter is there unless somebody waits.
-    fn apply(
-        &self,
-        registrar: &mut Self::Registrar,
-        waiter: Option<&mut Self::Waiter>,
-        change: &Change,
-    ) -> io::Result<()>;
-
-    /// Whether something is ready that no wait reports; [`report`](Self::report) does.
-    fn is_armed(&self, registrar: &Self::Registrar) -> bool;
-
-    fn report(&self, registrar: &mut Self::Registrar, batch: &mut Batch);
-
-    /// Waits; ends early after a [`wake`](Self::wake) that no wait has seen yet.
-    fn wait(
-        &self,
-        waiter: &mut Self::Waiter,
-        batch: &mut Batch,
-        timeout: Option<Duration>,
-    ) -> io::Result<()>;
-
-    /// Ends the leader's wait, or the next one.
-    fn wake(&self);
-
-    /// A registration that the engine does not know was reported: whether all are to be made anew.
-    fn forget_orphan(
-        &self,
-        registrar: &mut Self::Registrar,
-        waiter: &mut Self::Waiter,
-        handle: HandleId,
-    ) -> io::Result<bool>;
-
-    fn now(&self) -> Instant;
-}
+use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Who waits and who handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -436,66 +394,6 @@ impl<P, D: Poller> Kernel<P, D> {
         Ok(())
     }
 
-    fn park<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
-        shared.ranks.park(me);
-        // The last one that has nothing to do tells the dispatcher.
-        let mut wake = Wake::default();
-        if !shared.engine.has_ready() {
-            wake.thread = shared.ranks.resume_dispatcher();
-        }
-        let mut shared = self.sleep(shared, me, wake);
-        while !shared.is_stopped && shared.ranks.is_called_up(me) {
-            shared = self.nap(shared, me);
-        }
-        shared
-    }
-
-    /// Sleeps until the thread's rank says otherwise.
-    fn sleep<'a>(
-        &'a self,
-        mut shared: Guard<'a, P, D>,
-        me: MemberId,
-        mut wake: Wake,
-    ) -> Guard<'a, P, D> {
-        loop {
-            self.release(shared, std::mem::take(&mut wake));
-            thread::park();
-            shared = self.lock();
-            if shared.ranks.is_awake(me) || shared.is_stopped {
-                return shared;
-            }
-        }
-    }
-
-    /// The standby: naps, until a handler turns out to be slow, or nobody handles.
-    fn nap<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
-        loop {
-            shared.ranks.nap(me);
-            self.release(shared, Wake::default());
-            park_timeout(NAP);
-            shared = self.lock();
-            if shared.ranks.is_awake(me) || shared.is_stopped {
-                return shared;
-            }
-            let has_work = shared.has_work(self.roles);
-            match shared.ranks.after_nap(me, has_work) {
-                AfterNap::Nap => {}
-                AfterNap::Work => return shared,
-                AfterNap::Park => {
-                    shared.ranks.park(me);
-                    return self.sleep(shared, me, Wake::default());
-                }
-            }
-        }
-    }
-
-    /// The dispatcher pauses while the others have more to do than they can.
-    fn pause<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
-        shared.ranks.pause_dispatcher(me);
-        let wake = shared.promote_new_leader(self.roles);
-        self.sleep(shared, me, wake)
-    }
-
     fn settle(&self, shared: &mut Shared<P, D>, done: Done<P>) {
         let Done {
             token,
@@ -526,82 +424,6 @@ impl<P, D: Poller> Kernel<P, D> {
             // thread looks for itself.
             self.poller.wake();
         }
-    }
-
-    /// Changes the engine, in any thread, and wakes whoever must know.
-    pub(super) fn change<R>(&self, change: impl FnOnce(&mut Engine<P>, Instant) -> R) -> R {
-        let now = self.poller.now();
-        let mut shared = self.lock();
-        let result = change(&mut shared.engine, now);
-        self.apply(&mut shared);
-        let wake = shared.wakes(self.roles);
-        self.release(shared, wake);
-        result
-    }
-
-    /// Adds an event, enables it, and arms it if it has a deadline.
-    pub(super) fn register(
-        &self,
-        spec: EventSpec,
-        payload: P,
-        deadline: Option<Instant>,
-    ) -> Result<EventId, Refused<P>> {
-        let now = self.poller.now();
-        let mut shared = self.lock();
-        let result = self.register_locked(&mut shared, spec, payload, now);
-        if let (Ok(event), Some(deadline)) = (&result, deadline) {
-            // It exists.
-            let _ = shared.engine.arm(*event, deadline);
-        }
-        let wake = shared.wakes(self.roles);
-        self.release(shared, wake);
-        result
-    }
-
-    fn register_locked(
-        &self,
-        shared: &mut Shared<P, D>,
-        spec: EventSpec,
-        payload: P,
-        now: Instant,
-    ) -> Result<EventId, Refused<P>> {
-        let event = match shared.engine.insert(spec, payload) {
-            Ok(event) => event,
-            Err(error) => {
-                return Err(Refused {
-                    kind: RefusedKind::Engine(error.kind),
-                    payload: Some(error.payload),
-                });
-            }
-        };
-        // It exists.
-        let _ = shared.engine.enable(event, now);
-        let handle = shared.engine.handle_of(event);
-        let Some(error) = self.apply_and_watch(shared, handle) else {
-            return Ok(event);
-        };
-        let payload = shared.engine.remove(event).ok().flatten();
-        self.apply(shared);
-        Err(Refused {
-            kind: RefusedKind::Demultiplexer(error),
-            payload,
-        })
-    }
-
-    /// Removes an event. Its payload is dropped: now, or when its handler is back, or when the
-    /// leader has forgotten its handle. Answers whether its handler does not run, and will not.
-    pub(super) fn remove(&self, event: EventId) -> Result<bool, EventError> {
-        let mut shared = self.lock();
-        let removed = shared.engine.remove(event);
-        let removed = removed.map(|payload| {
-            let is_idle = payload.is_some();
-            shared.released.extend(payload);
-            is_idle
-        });
-        self.apply(&mut shared);
-        let wake = shared.wakes(self.roles);
-        self.release(shared, wake);
-        removed
     }
 
     /// Has `member` come back from [`next`](Self::next) with [`Work::Called`], as soon as it has
@@ -646,39 +468,6 @@ impl<P, D: Poller> Kernel<P, D> {
         if shared.waiting.is_some() {
             self.poller.wake();
         }
-    }
-
-    /// Tells the demultiplexer, if that is possible now.
-    #[inline]
-    fn apply(&self, shared: &mut Shared<P, D>) {
-        if shared.engine.has_changes() {
-            self.apply_and_watch(shared, None);
-        }
-    }
-
-    /// The same; answers the error of `watched`, of which the engine does not learn.
-    fn apply_and_watch(
-        &self,
-        shared: &mut Shared<P, D>,
-        watched: Option<HandleId>,
-    ) -> Option<io::Error> {
-        if !self.poller.registers_beside() && shared.leadership.is_none() {
-            // The one that waits does it, and is woken.
-            return None;
-        }
-        let mut refused = None;
-        let mut changes = std::mem::take(&mut shared.changes);
-        shared.engine.take_changes(&mut changes);
-        for change in changes.drain(..) {
-            let waiter = shared.leadership.as_mut().map(|lead| &mut lead.waiter);
-            match self.poller.apply(&mut shared.registrar, waiter, &change) {
-                Ok(()) => {}
-                Err(error) if watched == Some(change.handle) => refused = Some(error),
-                Err(_) => shared.engine.registration_failed(change.handle),
-            }
-        }
-        shared.changes = changes;
-        refused
     }
 
     fn lock(&self) -> Guard<'_, P, D> {

@@ -119,15 +119,15 @@ impl<V: Service> Hand<V> {
     /// Does a job, in this thread. Others may cut the connection meanwhile: then it does not come
     /// back.
     fn do_job(
-        &mut self,
+        &self,
         connection: CrewConnection<V>,
         job: Job,
     ) -> Option<(CrewConnection<V>, Outcome<JobResult>)> {
         let seat = self.seat();
         seat.set_report(self.lane.counts);
-        // One that comes back is cut.
-        seat.begin_job(connection, || self.crew.book.is_cut())
-            .ok()?;
+        if !seat.begin_job(connection, || self.crew.book.is_cut()) {
+            return None;
+        }
         // Unwind safety: a job is `UnwindSafe`.
         let outcome = match catch_unwind(AssertUnwindSafe(|| job.run())) {
             Ok(result) => Outcome::Done(result),

@@ -83,19 +83,24 @@ impl<V: Service> Seat<V> {
         drop(posts);
     }
 
-    /// The thread goes to do a job of `connection`; that comes back if connections are cut.
+    /// The thread goes to do a job of `connection`. Answers whether it is to: if connections are
+    /// cut, this one is.
     pub(super) fn begin_job(
         &self,
         connection: CrewConnection<V>,
         is_cut: impl FnOnce() -> bool,
-    ) -> Result<(), CrewConnection<V>> {
-        let mut work = lock(&self.work);
-        // Under the lock: whoever cuts has said so before it looks for the job.
-        if is_cut() {
-            return Err(connection);
-        }
-        *work = Work::Job(Some(connection));
-        Ok(())
+    ) -> bool {
+        let cut = {
+            let mut work = lock(&self.work);
+            // Under the lock: whoever cuts has said so before it looks for the job.
+            if is_cut() {
+                Some(connection)
+            } else {
+                *work = Work::Job(Some(connection));
+                None
+            }
+        };
+        cut.is_none()
     }
 
     /// The job is done; the connection is gone if it was cut meanwhile.
