@@ -172,7 +172,7 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    fn from_errno(error: Errno) -> Self {
+    pub(crate) fn from_errno(error: Errno) -> Self {
         match error {
             // accept(2): "pending network errors … should be treated like EAGAIN".
             Errno::CONNABORTED
@@ -311,6 +311,16 @@ pub fn send_slices(
 /// `ENOTCONN`, `ENOTSOCK`.
 pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, Shutdown::Write)?)
+}
+
+/// Ends both directions, shutdown(2): whoever waits for the socket is woken, and the peer sees the
+/// end, though another thread has the descriptor open.
+///
+/// # Errors
+///
+/// `ENOTCONN`: the connection is gone.
+pub fn shutdown_both(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(fd, Shutdown::Both)?)
 }
 
 /// Sends small segments at once, tcp(7) `TCP_NODELAY`.

@@ -71,27 +71,44 @@
 //! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
 mod builder;
+mod carrier;
 mod connection;
 mod crew;
+mod emulated_proactor;
 mod group;
+mod half_sync;
 mod handle;
+mod hybrid;
+mod jobs;
 mod lane;
+mod lane_thread;
 mod leader_followers;
 mod limits;
 mod listening;
 mod multi_loop;
+mod offload;
+mod proactor_server;
 mod reactor_workers;
 mod report;
 mod room;
 mod server;
 mod single_loop;
+mod thread_per_connection;
 mod thread_pool;
+mod uring_proactor;
+mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
+pub use self::emulated_proactor::{
+    EmulatedProactor, EmulatedProactorBuilder, EmulatedProactorModel,
+};
 pub use self::group::{Accepting, Dealing};
+pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, HalfSyncModel};
 pub use self::handle::{LoopHandle, StopHandle};
+pub use self::hybrid::{Hybrid, HybridBuilder, HybridModel};
+pub use self::jobs::Jobs;
 pub use self::leader_followers::{LeaderFollowers, LeaderFollowersBuilder, LeaderFollowersModel};
 pub use self::limits::Limits;
 pub use self::listening::BindError;
@@ -102,4 +119,9 @@ pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
 };
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};
+pub use self::thread_per_connection::{
+    ThreadPerConnection, ThreadPerConnectionBuilder, ThreadPerConnectionModel,
+};
 pub use self::thread_pool::{ThreadPool, ThreadPoolBuilder, ThreadPoolModel};
+pub use self::uring_proactor::{UringProactor, UringProactorBuilder, UringProactorModel};
+pub use self::work_queue::Dispatch;

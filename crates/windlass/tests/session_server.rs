@@ -8,12 +8,20 @@
     reason = "a child speaks to its parent, and a hang is reported"
 )]
 
+#[path = "session_server/blocking.rs"]
+mod blocking;
+#[path = "session_server/crews.rs"]
+mod crews;
 #[path = "session_server/endings.rs"]
 mod endings;
+#[path = "session_server/half_sync.rs"]
+mod half_sync;
 #[path = "session_server/harness.rs"]
 mod harness;
 #[path = "session_server/one_turn.rs"]
 mod one_turn;
+#[path = "session_server/proactors.rs"]
+mod proactors;
 #[path = "session_server/resources.rs"]
 mod resources;
 #[path = "session_server/sessions.rs"]
@@ -29,17 +37,17 @@ mod waiting;
 
 /// Makes each claim a test over a model.
 macro_rules! on_model {
-    ($model:ident: $($area:ident { $($claim:ident)* })*) => { $($(
+    ($model:path: $($area:ident { $($claim:ident)* })*) => { $($(
         #[test]
         fn $claim() {
-            crate::harness::guarded(stringify!($claim), crate::$area::$claim::<crate::harness::$model>);
+            crate::harness::guarded(stringify!($claim), crate::$area::$claim::<$model>);
         }
     )*)* };
 }
 
 /// All claims, over a model.
 macro_rules! all_on {
-    ($model:ident) => {
+    ($model:path) => {
         on_model! { $model:
         traffic {
             answers_come_whole_and_in_order_however_the_input_is_cut
@@ -105,28 +113,28 @@ macro_rules! all_on {
 }
 
 mod single_loop {
-    all_on! { Single }
+    all_on! { crate::harness::Single }
 }
 
 mod multi_loop {
-    all_on! { Multi }
+    all_on! { crate::harness::Multi }
 }
 
 mod leader_followers {
-    all_on! { Followers }
+    all_on! { crate::crews::Followers }
 }
 
 mod reactor_workers {
-    all_on! { Workers }
+    all_on! { crate::crews::Workers }
 }
 
 mod thread_pool {
-    all_on! { Pool }
+    all_on! { crate::crews::Pool }
 }
 
 /// What depends on who accepts.
 mod one_acceptor {
-    on_model! { Dealt:
+    on_model! { crate::harness::Dealt:
         traffic {
             many_clients_are_served_at_once
             jobs_keep_the_order_of_answers
@@ -144,4 +152,60 @@ mod one_acceptor {
             no_descriptor_is_left_behind
         }
     }
+}
+
+mod half_sync_shared_queue {
+    all_on! { crate::half_sync::SharedQueue }
+}
+
+mod half_sync_round_robin {
+    all_on! { crate::half_sync::RoundRobin }
+}
+
+mod half_sync_own_loops {
+    all_on! { crate::half_sync::OwnLoops }
+}
+
+mod hybrid {
+    all_on! { crate::half_sync::LoopsAndPool }
+}
+
+mod thread_per_connection {
+    all_on! { crate::half_sync::OwnThreads }
+}
+
+/// All that does not need another thread for a job that waits for the test.
+mod jobs_in_loop {
+    on_model! { crate::half_sync::JobsInLoop:
+        traffic {
+            jobs_keep_the_order_of_answers
+            a_job_that_panics_is_its_sessions_business
+            output_may_go_on_after_a_job
+        }
+        endings {
+            a_panic_ends_one_connection_and_leaks_nothing
+        }
+        stopping {
+            a_stop_under_load_loses_no_byte_of_an_answer
+        }
+        resources {
+            no_descriptor_is_left_behind
+        }
+    }
+}
+
+mod uring_proactor {
+    all_on! { crate::proactors::Uring }
+}
+
+mod uring_proactor_and_workers {
+    all_on! { crate::proactors::UringAndWorkers }
+}
+
+mod fallen_back_proactor {
+    all_on! { crate::proactors::FallenBack }
+}
+
+mod emulated_proactor {
+    all_on! { crate::proactors::Emulated }
 }

@@ -158,6 +158,7 @@ impl EventDemultiplexer for PollDemultiplexer {
     }
 }
 
+/// What to ask ppoll(2) for.
 pub(crate) fn events_of(interest: Interest) -> i16 {
     let mut events = 0;
     for (interest_bit, event) in [
@@ -173,6 +174,7 @@ pub(crate) fn events_of(interest: Interest) -> i16 {
     events
 }
 
+/// What it has found.
 pub(crate) fn readiness_of(found: i16) -> Readiness {
     let mut readiness = Readiness::NONE;
     for (event, bit) in [

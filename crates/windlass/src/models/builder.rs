@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use windlass_sys::net::UnixOptions;
 
+use super::jobs::{JobSite, Jobs};
 use super::limits::Limits;
 use super::listening::{BindError, Listening};
 use crate::event_loop::LoopConfig;
@@ -102,6 +103,37 @@ impl<V: Service, M> ServerBuilder<V, M> {
             listening,
             model,
         }
+    }
+
+    /// The same settings for a service around this one.
+    pub(super) fn map_service<W: Service>(
+        self,
+        wrap: impl FnOnce(Arc<V>) -> W,
+    ) -> ServerBuilder<W, M> {
+        let Self {
+            service,
+            limits,
+            config,
+            pool,
+            listening,
+            model,
+        } = self;
+        ServerBuilder {
+            service: Arc::new(wrap(service)),
+            limits,
+            config,
+            pool,
+            listening,
+            model,
+        }
+    }
+
+    /// Where jobs are done: in the loop; in the pool that was set, or in one of the server's own.
+    pub(super) fn job_site(&mut self, jobs: Jobs) -> Result<JobSite, BindError> {
+        Ok(match jobs {
+            Jobs::InLoop => JobSite::Loop,
+            Jobs::InPool => JobSite::Pool(self.take_pool()?),
+        })
     }
 
     /// The pool that was set, or one of the server's own.

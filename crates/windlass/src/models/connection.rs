@@ -6,6 +6,7 @@
 //! Reading ⇄ Flushing (the session waits for its output) ⇄ Waiting (for a notification)
 //!    ⇅         ⇅
 //!   Working (a job runs)            any ──▶ gone (error, reset, abort)
+//!   Away (the session is in another thread)
 //!    │
 //!    ▼
 //! Finishing (the session has output left) ──▶ Closing (output still queued)
@@ -13,6 +14,7 @@
 //!                       gone ◀── Lingering (sending side closed)
 //! ```
 
+mod completion;
 mod ending;
 pub(super) mod flush;
 mod host;
@@ -24,6 +26,7 @@ use std::os::fd::OwnedFd;
 use windlass_core::{Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
+pub(super) use self::completion::{CompletionTransport, Wish};
 use self::flush::{FlushError, Flushed};
 pub(super) use self::host::{Host, JobRefused, JobSlot, Transport};
 use super::lane::Lane;
@@ -46,7 +49,7 @@ pub(super) struct Connection<V: Service, T: Transport = OwnedFd> {
     phase: Phase,
     interest: Interest,
     input_ended: bool,
-    stop_told: bool,
+    stop: StopTold,
     /// Whether reading pauses until the output is low.
     paused: bool,
     is_tcp: bool,
@@ -72,6 +75,9 @@ enum Phase {
     Working(JobSlot),
     /// A job that found the pool full.
     Queued(Job),
+    /// The session is away: a notification tells when it is back. What comes meanwhile is noted, and
+    /// neither the interest nor the timer is touched, so that a short absence costs no change.
+    Away,
     /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
     /// everything.
     Closing {
@@ -92,12 +98,25 @@ enum Unread {
     ToGive,
 }
 
+/// Whether the session knows of the graceful stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopTold {
+    No,
+    /// Not yet, as it was away.
+    Late,
+    Yes,
+}
+
 /// The connection is over.
 #[derive(Debug)]
 pub(super) struct Gone;
 
 /// What a step comes to.
 pub(super) type Step = Result<(), Gone>;
+
+/// What held left-over input is kept for the next one, if it is no larger: where sessions are called
+/// in other threads, each input is left over until they are back.
+const CARRY_KEPT_BYTES: usize = 1024;
 
 /// How often a session may go on at once while its output drains at once.
 const ROUNDS_MAX: u32 = 16;
@@ -116,7 +135,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
             phase: Phase::Reading,
             interest: Self::reading(trigger),
             input_ended: false,
-            stop_told: false,
+            stop: StopTold::No,
             paused: false,
             is_tcp: peer.remote.is_some(),
             ready: Readiness::NONE,
@@ -139,6 +158,19 @@ impl<V: Service, T: Transport> Connection<V, T> {
     pub(super) fn is_engaged(&self) -> bool {
         let has_part = matches!(self.phase, Phase::Reading) && !self.carry.is_empty();
         has_part || self.owes() || self.has_job()
+    }
+
+    /// What carries its bytes.
+    pub(super) fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Whether it goes on, if with nothing else, when output that was taken has left.
+    pub(super) fn awaits_sent(&self) -> bool {
+        self.output.is_some()
+            || self.transport.has_failed()
+            || self.waits_for_room()
+            || matches!(self.phase, Phase::Closing { .. })
     }
 
     /// What carries its bytes.
@@ -183,9 +215,11 @@ impl<V: Service, T: Transport> Connection<V, T> {
             // Nobody is left to be answered, and no read or write will tell.
             return self.fail(lane);
         }
-        if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
+        if self.ready.intersects(Readiness::WRITE)
+            && (self.output.is_some() || self.transport.has_failed() || self.waits_for_room())
+        {
             self.flush(lane, now)?;
-            if self.waits_for_room() && self.is_low() {
+            if self.waits_for_room() && self.is_low(lane) {
                 let len = self.unpack(lane);
                 self.advance(lane, host, len, now)?;
             }
@@ -282,10 +316,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
             }
             self.flush(lane, now)?;
             rounds += 1;
-            if !self.waits_for_room() || !self.is_low() {
+            if !self.waits_for_room() || !self.is_low(lane) {
                 break;
             }
-            if rounds == ROUNDS_MAX {
+            if rounds == ROUNDS_MAX || self.stop == StopTold::Late {
                 // Others have their turn first.
                 host.call_again();
                 break;
@@ -294,8 +328,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if at < len {
             self.carry.clear();
             self.carry.extend_from_slice(&lane.input[at..len]);
-        } else if self.carry.capacity() > 0 {
+        } else if self.carry.capacity() > CARRY_KEPT_BYTES {
             self.carry = Vec::new();
+        } else {
+            self.carry.clear();
         }
         Ok(())
     }
@@ -332,6 +368,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
     /// Woken by the loop itself: a job's result, a notification, a stop, or a turn that was given up
     /// for others.
     fn on_activation(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+        if self.stop == StopTold::Late {
+            self.tell_stop(lane, host, now)?;
+        }
         if let Phase::Working(slot) = &self.phase
             && let Some(result) = slot.take()
         {
@@ -347,20 +386,13 @@ impl<V: Service, T: Transport> Connection<V, T> {
         }
         // While it waits for something else, it will be called again without being told.
         if self.notifier.as_ref().is_some_and(Notifier::take)
-            && matches!(self.phase, Phase::Reading | Phase::Waiting)
+            && matches!(self.phase, Phase::Reading | Phase::Waiting | Phase::Away)
         {
             let len = self.unpack(lane);
             self.advance(lane, host, len, now)?;
         }
-        if host.ends_connections() && !self.stop_told {
-            self.stop_told = true;
-            if matches!(self.phase, Phase::Lingering { .. }) {
-                // Fully answered: the peer's close is not waited for.
-                return self.close_idle(lane);
-            }
-            if !matches!(self.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
-                self.stop(lane, host, now)?;
-            }
+        if host.ends_connections() && self.stop != StopTold::Yes {
+            self.tell_stop(lane, host, now)?;
         }
         Ok(())
     }
@@ -385,7 +417,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     ) -> Step {
         self.flush(lane, now)?;
         let goes_on = match self.phase {
-            Phase::Flushing | Phase::Finishing { .. } => self.is_low(),
+            Phase::Flushing | Phase::Finishing { .. } => self.is_low(lane),
             Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };
@@ -400,7 +432,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     #[inline]
     fn flush(&mut self, lane: &mut Lane<V>, now: Now) -> Step {
         let output = self.output.as_deref_mut().unwrap_or(&mut lane.output);
-        if output.is_empty() {
+        if output.is_empty() && !self.transport.has_failed() {
             self.output = None;
             return Ok(());
         }
@@ -408,7 +440,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         match self.transport.flush(output, &mut lane.counts.sent_bytes) {
             Ok(Flushed::All) => {
                 self.output = None;
-                if self.transport.is_sending() {
+                if self.transport.sending_bytes() > 0 {
                     self.progress_at = now.monotonic;
                 }
             }
@@ -450,7 +482,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     pub(super) fn summary(&self) -> (Peer, ConnectionPhase, u64) {
         let phase = match self.phase {
             Phase::Lingering { .. } => ConnectionPhase::Lingering,
-            Phase::Working(_) | Phase::Queued(_) => ConnectionPhase::WaitingForJob,
+            Phase::Working(_) | Phase::Queued(_) | Phase::Away => ConnectionPhase::WaitingForJob,
             _ if self.output.is_some() => ConnectionPhase::Answering,
             Phase::Waiting => ConnectionPhase::Waiting,
             _ => ConnectionPhase::Reading,

@@ -10,8 +10,8 @@ use super::crew::{CrewParts, CrewServer, Stay, crew_model};
 use super::handle::StopHandle;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::server::{ModelKind, Server, ThreadHandle};
-use crate::event_loop::{RunError, SlowHandler};
+use super::server::{ModelKind, Server, serve_as_its_inner};
+use crate::event_loop::RunError;
 use crate::session::Service;
 use crate::thread_set::Rank;
 

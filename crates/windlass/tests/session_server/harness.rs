@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use windlass::models::{
-    Accepting, Dealing, LeaderFollowers, Limits, MultiLoop, ReactorWorkers, ServerBuilder,
-    ServerReport, SingleLoop, StopHandle, ThreadPool,
+    Accepting, BindError, Dealing, Limits, MultiLoop, ServerBuilder, ServerReport, SingleLoop,
+    StopHandle,
 };
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
@@ -28,6 +28,8 @@ const HANG_LIMIT: Duration = Duration::from_secs(180);
 pub(crate) trait Model {
     /// The module of its tests.
     const NAME: &str;
+    /// The back ends that it runs on.
+    const BACKENDS: &[&str] = &["epoll", "poll", "select"];
 
     /// Starts to serve `service`, accepting from `listeners`, in threads of its own.
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started;
@@ -119,80 +121,25 @@ fn start_two_loops<V: Service>(
     })
 }
 
-/// Three threads that take turns to wait.
-#[derive(Debug)]
-pub(crate) struct Followers;
-
-impl Model for Followers {
-    const NAME: &str = "leader_followers";
-
-    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
-        serve_in_thread(move |tell| {
-            let builder = LeaderFollowers::builder(service).threads(count(3));
-            let mut server = with_options(builder, listeners, options)
-                .build()
-                .expect("build");
-            tell(server.stop_handle());
-            server.run().expect("run")
-        })
-    }
-}
-
-/// A thread that waits and two that handle.
-#[derive(Debug)]
-pub(crate) struct Workers;
-
-impl Model for Workers {
-    const NAME: &str = "reactor_workers";
-
-    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
-        serve_in_thread(move |tell| {
-            let builder = ReactorWorkers::builder(service).workers(count(2));
-            let mut server = with_options(builder, listeners, options)
-                .build()
-                .expect("build");
-            tell(server.stop_handle());
-            server.run().expect("run")
-        })
-    }
-}
-
-/// Threads that block: more than any claim has slow peers and jobs at once, as each holds one.
-#[derive(Debug)]
-pub(crate) struct Pool;
-
-impl Model for Pool {
-    const NAME: &str = "thread_pool";
-
-    fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started {
-        serve_in_thread(move |tell| {
-            let builder = ThreadPool::builder(service).threads(count(32));
-            let mut server = with_options(builder, listeners, options)
-                .build()
-                .expect("build");
-            tell(server.stop_handle());
-            server.run().expect("run")
-        })
-    }
-}
-
-fn count(count: usize) -> NonZeroUsize {
-    NonZeroUsize::new(count).expect("not zero")
-}
-
-fn with_options<V: Service, M>(
+/// Starts a server of any model in a thread.
+pub(crate) fn start<V: Service, M: Send + 'static, S: windlass::models::Server<V> + 'static>(
     builder: ServerBuilder<V, M>,
     listeners: Vec<OwnedFd>,
     options: Options,
-) -> ServerBuilder<V, M> {
-    let mut builder = builder.limits(options.limits);
-    for listener in listeners {
-        builder = builder.listener(listener);
-    }
-    match options.pool {
-        Some(pool) => builder.pool(pool),
-        None => builder,
-    }
+    build: fn(ServerBuilder<V, M>) -> Result<S, BindError>,
+) -> Started {
+    serve_in_thread(move |tell| {
+        let mut builder = builder.limits(options.limits);
+        for listener in listeners {
+            builder = builder.listener(listener);
+        }
+        if let Some(pool) = options.pool {
+            builder = builder.pool(pool);
+        }
+        let mut server = build(builder).expect("build");
+        tell(server.stop_handle());
+        server.run().expect("run")
+    })
 }
 
 /// Runs `serve`, which tells how it is stopped, in a thread.

@@ -4,18 +4,35 @@ use windlass_core::Readiness;
 use windlass_sys::net;
 
 use super::host::{Host, Transport};
-use super::{Connection, Gone, Phase, Step, context};
+use super::{Connection, Gone, Phase, Step, StopTold, context};
 use crate::models::lane::Lane;
 use crate::session::{Next, Now, Service, Session};
 
 impl<V: Service, T: Transport> Connection<V, T> {
-    pub(super) fn stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+    /// Lets the connection know of the stop, once its session is there.
+    pub(super) fn tell_stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+        if matches!(self.phase, Phase::Away) {
+            self.stop = StopTold::Late;
+            return Ok(());
+        }
+        self.stop = StopTold::Yes;
+        match self.phase {
+            // Fully answered: the peer's close is not waited for.
+            Phase::Lingering { .. } => self.close_idle(lane),
+            Phase::Closing { .. } => Ok(()),
+            _ => self.stop(lane, host, now),
+        }
+    }
+
+    fn stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
         let unread = self.unread();
         let make = || host.notifier();
         let slots = (&mut self.output, &mut self.notifier);
         let mut session_cx = context(slots, &make, lane, now);
         let next = self.session.stop(&mut session_cx);
-        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
+        let was_idle = matches!(next, Next::Close)
+            && session_cx.output.is_empty()
+            && self.transport.sending_bytes() == 0;
         self.follow(lane, host, next)?;
         if was_idle {
             return self.close_idle(lane);
@@ -42,7 +59,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if let Phase::Lingering { until, .. } = self.phase {
             return if until <= time { Err(Gone) } else { Ok(()) };
         }
-        if self.stall_deadline(lane) <= time {
+        if self.stall_deadline(lane) <= time && self.transport.is_stalled() {
             lane.counts.write_stalls += 1;
             let _ = net::set_linger_zero(self.transport.socket());
             return Err(Gone);

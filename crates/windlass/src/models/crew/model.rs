@@ -4,6 +4,14 @@
 macro_rules! crew_model {
     ($Name:ident) => {
         impl<V: Service> $Name<V> {
+            fn server(&self) -> &CrewServer<V> {
+                &self.server
+            }
+
+            fn server_mut(&mut self) -> &mut CrewServer<V> {
+                &mut self.server
+            }
+
             /// The addresses that are listened on, with the ports that were chosen. Unix sockets
             /// have none.
             #[must_use]
@@ -44,36 +52,7 @@ macro_rules! crew_model {
             }
         }
 
-        impl<V: Service> Server<V> for $Name<V> {
-            fn kind(&self) -> ModelKind {
-                ModelKind::$Name
-            }
-
-            fn local_addrs(&self) -> &[SocketAddr] {
-                Self::local_addrs(self)
-            }
-
-            fn stop_handle(&self) -> StopHandle {
-                Self::stop_handle(self)
-            }
-
-            fn threads(&self) -> Vec<ThreadHandle<V>> {
-                self.server.threads()
-            }
-
-            fn run(&mut self) -> Result<ServerReport, RunError> {
-                Self::run(self)
-            }
-
-            fn cut_connections(&self) -> Vec<CutConnection> {
-                Self::cut_connections(self)
-            }
-
-            /// There are no event loops.
-            fn slow_handlers(&self) -> Vec<SlowHandler> {
-                Vec::new()
-            }
-        }
+        serve_as_its_inner!($Name);
 
         impl<V: Service> fmt::Debug for $Name<V> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -13,7 +13,7 @@ use super::acceptor::CrewAcceptor;
 use super::book::Book;
 use super::seat::Seat;
 use super::{Crew, Doorbell, Hand, HandLife, Stay};
-use crate::event_loop::{PostError, RunError};
+use crate::event_loop::{PostError, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
 use crate::models::handle::StopHandle;
 use crate::models::listening::BindError;
@@ -157,6 +157,11 @@ impl<V: Service> CrewServer<V> {
 
     pub(in crate::models) fn cut_connections(&self) -> Vec<CutConnection> {
         self.crew.book.cuts().1
+    }
+
+    /// There are no event loops.
+    pub(in crate::models) fn slow_handlers(&self) -> Vec<SlowHandler> {
+        Vec::new()
     }
 
     /// Serves until it is stopped; the calling thread waits, or takes part. A second call answers

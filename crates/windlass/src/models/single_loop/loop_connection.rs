@@ -10,10 +10,11 @@ use super::book::Entry;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
 use crate::models::connection::{Connection, Host, JobRefused, JobSlot, Transport};
-use crate::pool::{SubmitErrorKind, WorkerPool};
+use crate::models::jobs::JobSite;
+use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{Job, Notifier, Service};
 
-type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
+pub(super) type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
 
 /// One connection of a loop.
 pub(super) struct LoopConnection<V: Service> {
@@ -40,37 +41,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
         cx: &mut Cx<'_, V>,
         happened: Happened,
     ) -> Disposition {
-        let now = state.now(cx);
-        let ends_connections = state.ends_connections();
-        let ServerState {
-            lane,
-            pool,
-            wake_flag,
-            ..
-        } = state;
-        debug_assert!(
-            lane.output.is_empty(),
-            "another connection's output is left"
-        );
-        let mut host = LoopHost {
-            cx,
-            pool,
-            wake_flag,
-            ends_connections,
-        };
-        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
-        // put in order below; the service's shared part is the service's, as with any panic.
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
-            self.connection.step(lane, &mut host, happened, now)
-        }));
-        if !matches!(stepped, Ok(Ok(()))) {
-            lane.counts.panics += u64::from(stepped.is_err());
-            // Of a cut answer nothing must reach the next connection.
-            lane.output.clear();
-            state.forget_connection(cx);
-            return Disposition::Remove;
-        }
-        Disposition::Keep
+        step_in_loop(&mut self.connection, state, cx, happened)
     }
 
     fn get_handle(&self) -> Option<BorrowedFd<'_>> {
@@ -78,11 +49,52 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
     }
 }
 
+/// Steps a connection whose event's handler runs.
+#[inline]
+pub(super) fn step_in_loop<V: Service, T: Transport>(
+    connection: &mut Connection<V, T>,
+    state: &mut ServerState<V>,
+    cx: &mut Cx<'_, V>,
+    happened: Happened,
+) -> Disposition {
+    let now = state.now(cx);
+    let ends_connections = state.ends_connections();
+    let ServerState {
+        lane,
+        jobs,
+        wake_flag,
+        ..
+    } = state;
+    debug_assert!(
+        lane.output.is_empty(),
+        "another connection's output is left"
+    );
+    let mut host = LoopHost {
+        cx,
+        jobs,
+        wake_flag,
+        ends_connections,
+    };
+    // Unwind safety: a connection that panicked is dropped, and what it shares with others is
+    // put in order below; the service's shared part is the service's, as with any panic.
+    let stepped = catch_unwind(AssertUnwindSafe(|| {
+        connection.step(lane, &mut host, happened, now)
+    }));
+    if !matches!(stepped, Ok(Ok(()))) {
+        lane.counts.panics += u64::from(stepped.is_err());
+        // Of a cut answer nothing must reach the next connection.
+        lane.output.clear();
+        state.forget_connection(cx);
+        return Disposition::Remove;
+    }
+    Disposition::Keep
+}
+
 /// The loop, as the connection's driver. All calls concern the event whose handler runs, so none
 /// fails because that is gone.
 struct LoopHost<'a, 'c, V: Service> {
     cx: &'a mut Cx<'c, V>,
-    pool: &'a WorkerPool,
+    jobs: &'a JobSite,
     wake_flag: &'a Arc<WakeFlag>,
     ends_connections: bool,
 }
@@ -116,7 +128,27 @@ impl<V: Service> Host for LoopHost<'_, '_, V> {
 
     fn start_job(&mut self, job: Job, slot: JobSlot) -> Result<(), JobRefused> {
         let event = self.cx.event();
-        let submitted = self.cx.submit_job(self.pool, job, move |_, cx, outcome| {
+        let pool = match self.jobs {
+            JobSite::Pool(pool) => pool,
+            JobSite::Loop => {
+                // Unwind safety: a job is; its panic is told.
+                slot.put(catch_unwind(|| job.run()).map_or_else(Outcome::Panicked, Outcome::Done));
+                self.call_again();
+                return Ok(());
+            }
+            JobSite::Workers(workers) => {
+                let flag = Arc::clone(self.wake_flag);
+                workers.do_job(
+                    job,
+                    Box::new(move |outcome| {
+                        slot.put(outcome);
+                        flag.complete(event);
+                    }),
+                );
+                return Ok(());
+            }
+        };
+        let submitted = self.cx.submit_job(pool, job, move |_, cx, outcome| {
             slot.put(outcome);
             // Gone: the connection ended meanwhile.
             let _ = cx.activate(event, 1);
