@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened, Instant};
+use windlass_core::{Disposition, Happened, Instant, Trigger};
 use windlass_sys::net::{self, AcceptError};
 
+use super::completion_connection::{self, CompletionConnection};
 use super::loop_connection::LoopConnection;
 use super::state::ServerState;
-use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::event_loop::{CompletionOptions, Context, EventHandler, IoOptions};
 use crate::models::carrier::{Arrival, Carrier};
 use crate::models::connection::Connection;
 use crate::models::listening::{ListenSocket, Sharing};
@@ -173,18 +174,39 @@ fn open<V: Service>(
         state.lane.counts.panics += 1;
         return;
     };
-    let trigger = state.trigger;
-    let connection = Connection::new(socket, session, &peer, trigger);
-    let options = IoOptions {
-        interest: connection.interest(),
-        trigger,
-        label: Some("connection".into()),
-        ..IoOptions::default()
+    let event = match state.pool {
+        Some(pool) => {
+            let transport = completion_connection::transport(socket, pool);
+            let connection = Connection::new(transport, session, &peer, Trigger::Edge);
+            let deadline = connection.deadline();
+            let handler = CompletionConnection::<V>::new(connection, state.enter(now, place));
+            let options = CompletionOptions {
+                label: Some("connection".into()),
+                ..CompletionOptions::default()
+            };
+            let event = cx.completion_event(Box::new(handler), options);
+            event.map(|event| {
+                // Its first call starts to receive. It exists, as it was just made.
+                let _ = cx.activate(event, 1);
+                (event, deadline)
+            })
+        }
+        None => {
+            let connection = Connection::new(socket, session, &peer, state.trigger);
+            let options = IoOptions {
+                interest: connection.interest(),
+                trigger: state.trigger,
+                label: Some("connection".into()),
+                ..IoOptions::default()
+            };
+            let deadline = connection.deadline();
+            let handler = LoopConnection::<V>::new(connection, state.enter(now, place));
+            let event = cx.register_handler(Box::new(handler), options);
+            event.map(|event| (event, deadline))
+        }
     };
-    let deadline = connection.deadline();
-    let connection = LoopConnection::<V>::new(connection, state.enter(now, place));
-    match cx.register_handler(Box::new(connection), options) {
-        Ok(event) => {
+    match event {
+        Ok((event, deadline)) => {
             state.note_connection(event);
             if deadline != Instant::FAR {
                 // It exists, as it was just registered.
