@@ -42,6 +42,9 @@
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
 //! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
+//! | [`Hybrid`] | one thread per loop | the same | the same; jobs in a pool whose size is given | some requests compute or block, most do not |
+//! | [`HalfSyncHalfAsync`] | one I/O thread | the same | workers, which may block | sessions block in their calls |
+//! | [`ThreadPerConnection`] | a thread per connection | the same | the same, and jobs | a small tool; few connections, all of which block |
 //!
 //! ```text
 //!  SingleLoop            MultiLoop
@@ -57,7 +60,7 @@
 //! One loop serves what one core can; it has no shared state at all, and is the one to measure
 //! others by. Take several when that core is busy, and the work is in many connections rather than
 //! in a few: a connection does not move to another loop. Neither helps a service that computes long
-//! or blocks: that belongs in jobs.
+//! or blocks: that belongs in jobs, or in a model whose threads may block.
 //!
 //! # Reaching a running server
 //!
