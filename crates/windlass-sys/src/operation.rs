@@ -160,7 +160,7 @@ pub enum Operation {
     /// Receives again and again into buffers of a pool: [`Buffer`](Outcome::Buffer) each time, and
     /// last [`Bytes`](Outcome::Bytes)`(0)` when the peer is done sending. While the pool has none
     /// left it waits for one to be returned. Cancelled, what was received before is completed
-    /// before.
+    /// before. A pool that the driver has not: `EINVAL`.
     ReceiveMultishot {
         /// The socket.
         socket: SharedFd,

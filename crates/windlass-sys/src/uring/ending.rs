@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
-use super::{IGNORED, Reaped, Ring, Untried, setup, timespec};
+use super::submission::timespec;
+use super::{IGNORED, Reaped, Ring, Untried, setup};
 use crate::operation::{Completion, OpId};
 use crate::provided::BufferPools;
 

@@ -231,6 +231,29 @@ fn more_operations_than_the_queues_hold_all_complete() {
 }
 
 #[test]
+fn one_system_call_submits_everything_and_waits() {
+    with_ring(|mut subject| {
+        let pairs: Vec<_> = (0..100).map(|_| pair()).collect();
+        for (socket, peer) in &pairs {
+            let mut peer = peer;
+            peer.write_all(b"x").expect("write");
+            subject.ring.start(receive(socket, 8));
+            subject.ring.start(Operation::Send {
+                socket: Arc::clone(socket),
+                payload: b"y".to_vec().into(),
+            });
+        }
+        assert_eq!(subject.ring.counters().enters, 0);
+        assert_eq!(subject.all(200).len(), 200);
+        assert_eq!(subject.ring.counters().enters, 1);
+        let zero = Some(Duration::ZERO);
+        subject.ring.wait(&subject.pools, zero).expect("wait");
+        let is_told = subject.ring.abilities.tells_of_work;
+        assert_eq!(subject.ring.counters().enters, if is_told { 1 } else { 2 });
+    });
+}
+
+#[test]
 fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
     for nonblocking in [false, true] {
         with_ring(|subject| send_parts_of_a_file(subject, nonblocking));
@@ -275,11 +298,16 @@ fn what_is_wrong_with_an_operation_is_told_by_its_completion() {
         let (socket, _peer) = pair();
         let empty = Payload::from(Vec::new());
         subject.ring.start(receive(&socket, 0));
+        let mut other = BufferPools::new();
+        subject.ring.start(Operation::ReceiveMultishot {
+            socket: Arc::clone(&socket),
+            pool: other.add(None, 1, 1).expect("a pool of nobody's ring"),
+        });
         subject.ring.start(Operation::Send {
             socket,
             payload: empty,
         });
-        for completion in subject.all(2) {
+        for completion in subject.all(3) {
             let error = completion.result.expect_err("nothing to do");
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         }
