@@ -24,11 +24,15 @@ use crate::harness::{
 use crate::sockets::{accept, socket};
 
 pub(crate) fn each_operation_has_one_last_completion(make: Make) {
-    let seed = std::env::var("WINDLASS_TEST_SEED")
+    schedule(make, first_seed(), long_count(), 0);
+}
+
+/// Which schedules are made.
+pub(crate) fn first_seed() -> u64 {
+    std::env::var("WINDLASS_TEST_SEED")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(1);
-    schedule(make, seed, long_count(), 0);
+        .unwrap_or(1)
 }
 
 /// Makes `count` operations. Of as many of a driver's steps as `faults` says one goes wrong.
