@@ -29,7 +29,7 @@ pub(crate) fn print_manual() -> Result<(), Box<dyn Error>> {
     summary.render_description_section(&mut page)?;
     for command in program
         .get_subcommands()
-        .filter(|command| command.get_name() != "help")
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set())
     {
         render(command, &mut page)?;
     }

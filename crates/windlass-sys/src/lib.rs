@@ -6,7 +6,7 @@
 //! Nothing here allocates per call or knows what a handler is.
 //!
 //! Modules with unsafe code: [`activation`], [`clock`], [`epoll`], [`fd`], [`poll`], [`select`],
-//! [`signal`], [`wake`]. The others go through rustix.
+//! [`signal`], [`usage`], [`wake`]. The others go through rustix.
 
 pub mod activation;
 pub mod clock;
@@ -20,4 +20,5 @@ pub mod poll;
 pub mod select;
 pub mod signal;
 mod timespec;
+pub mod usage;
 pub mod wake;
