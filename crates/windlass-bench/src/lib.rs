@@ -11,10 +11,15 @@ use windlass_sys::clock::monotonic_ns;
 /// The number that follows `name` on the command line, or `default`.
 #[must_use]
 pub fn arg_num(name: &str, default: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name).skip(1);
-    args.next()
+    arg_text(name)
         .and_then(|value| value.parse().ok())
         .unwrap_or(default)
+}
+
+/// What follows `name` on the command line.
+#[must_use]
+pub fn arg_text(name: &str) -> Option<String> {
+    std::env::args().skip_while(|arg| arg != name).nth(1)
 }
 
 /// Whether `name` is on the command line.

@@ -1,8 +1,8 @@
-//! `windlass serve`: a directory over HTTP, from event loops.
+//! `windlass serve`: a directory over HTTP, by any concurrency model.
 //!
 //! ```text
-//!  main thread        loop 0: connections
-//!  "loop 1" …         the other loops
+//!  main thread        the model's first thread: loop 0, the one that waits, or the acceptor
+//!  "loop-1" …         its other loops or workers
 //!  "control"          signals: stop, reload, dump, restart
 //!  "metrics"          the page for Prometheus, if it is asked for
 //!  "access-log"       writes the log, if there is one
@@ -23,9 +23,10 @@ mod units;
 use std::error::Error;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
+use std::thread::available_parallelism;
 
 use windlass::event_loop::{HandlerTimes, LoopConfig, PanicPolicy};
-use windlass::models::{Limits, MultiLoop, ServerReport};
+use windlass::models::{AnyServer, Limits, ModelKind, Server, ServerReport};
 use windlass::session::ProxyProtocol;
 use windlass_http::HttpService;
 use windlass_http::middleware::HealthState;
@@ -41,7 +42,7 @@ use self::loops::Loops;
 use self::metrics::Metrics;
 use self::restart::Predecessor;
 use self::site::{Served, Site, Surroundings};
-use self::units::Loops as LoopCount;
+use self::units::Threads as ThreadCount;
 use crate::{manual, say};
 
 /// Descriptors asked for: each connection takes one, each file that is sent another.
@@ -104,14 +105,14 @@ fn serve<V: Served>(
     };
     let (mut server, files) = bind(&config, Arc::clone(&service), inherited)?;
     let loops = Loops {
-        handles: server.handles(),
+        handles: server.threads(),
         stop: server.stop_handle(),
     };
     let metrics = match metrics_listener {
         Some(listener) => Some(Metrics::start(listener, loops.clone(), around.log.clone())?),
         None => None,
     };
-    let announcement = announcement(&config, &server, metrics.as_ref());
+    let announcement = announcement(&config, &*server, metrics.as_ref());
     let control = ControlThread::start(Control {
         arguments: Arc::new(arguments.clone()),
         config,
@@ -133,7 +134,7 @@ fn serve<V: Served>(
     let served = server.run();
     let control = control.end()?;
     let report = served?;
-    end(&server, report, control, &files);
+    end(&*server, report, control, &files);
     Ok(())
 }
 
@@ -172,7 +173,7 @@ fn bind<V: Served>(
     config: &Config,
     service: Arc<V>,
     inherited: Inherited,
-) -> Result<(MultiLoop<V>, SocketFiles), Box<dyn Error>> {
+) -> Result<(AnyServer<V>, SocketFiles), Box<dyn Error>> {
     let loop_config = LoopConfig {
         // A request that makes the server panic costs its sender the connection, and nobody else.
         panic_policy: PanicPolicy::Contain(|panic| {
@@ -185,17 +186,31 @@ fn bind<V: Served>(
         },
         ..LoopConfig::default()
     };
-    let mut builder = MultiLoop::builder(service)
+    let mut builder = config
+        .model
+        .0
+        .builder(service)
         .limits(limits(config))
         .loop_config(loop_config);
-    if let LoopCount::Count(count) = config.loops {
-        builder = builder.loops(NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN));
+    if let Some(threads) = thread_count(config) {
+        builder = builder.threads(threads);
     }
     let (builder, files) = inherited.listen(config, builder);
     let server = builder
         .build()
         .map_err(|error| explain_bind(error, "--listen"))?;
     Ok((server, files))
+}
+
+/// How many threads the model is to have; nothing for its own default. As every loop costs memory
+/// and few sites need several, loops begin with one.
+fn thread_count(config: &Config) -> Option<NonZeroUsize> {
+    match config.threads {
+        Some(ThreadCount::Count(count)) => NonZeroUsize::new(count),
+        Some(ThreadCount::Auto) => available_parallelism().ok(),
+        None if config.model.0 == ModelKind::MultiLoop => Some(NonZeroUsize::MIN),
+        None => None,
+    }
 }
 
 /// The limits of the server, at the start and at a reload.
@@ -216,7 +231,7 @@ fn limits(config: &Config) -> Limits {
 /// What is served where.
 fn announcement<V: Served>(
     config: &Config,
-    server: &MultiLoop<V>,
+    server: &dyn Server<V>,
     metrics: Option<&Metrics>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
@@ -239,7 +254,7 @@ fn announcement<V: Served>(
 
 /// Ends what is beside the loops, and reports.
 fn end<V: Served>(
-    server: &MultiLoop<V>,
+    server: &dyn Server<V>,
     report: ServerReport,
     control: Control<V>,
     files: &SocketFiles,

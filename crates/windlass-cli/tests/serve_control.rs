@@ -18,7 +18,7 @@ use rustix::process::Signal;
 fn restarts_under_load_fail_no_request() {
     let serve = Serve::start(
         site(),
-        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+        &["--access-log=off", "--threads=2", "--listen=127.0.0.1:0"],
     );
     let load = Load::start(serve.addrs[0]);
     let mut pid = serve.pid();
@@ -138,7 +138,7 @@ fn a_passed_socket_is_served_also_by_a_successor() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     // The harness adds --listen, which gives way.
-    let serve = Serve::over(activated(&listener, "--access-log=off --loops=2"));
+    let serve = Serve::over(activated(&listener, "--access-log=off --threads=2"));
     drop(listener);
     assert_eq!(serve.addrs, [addr]);
     assert_eq!(serve.connect().get("/").status, 200);
@@ -189,7 +189,7 @@ fn a_reload_changes_what_is_served_and_a_broken_one_nothing() {
     fs::create_dir(dir.0.join("site")).unwrap();
     fs::write(dir.0.join("site/a"), "a").unwrap();
     fs::write(dir.0.join("404.html"), "<p>first").unwrap();
-    write("headers = [\"X-A: 1\"]\nerror_pages = [\"404=404.html\"]\nloops = 2\n");
+    write("headers = [\"X-A: 1\"]\nerror_pages = [\"404=404.html\"]\nthreads = 2\n");
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command
         .args(["serve", "--access-log=off", "--config"])
@@ -206,10 +206,10 @@ fn a_reload_changes_what_is_served_and_a_broken_one_nothing() {
     assert_eq!(look(&mut open), ("1".into(), "<p>first".into()));
 
     fs::write(dir.0.join("404.html"), "<p>second").unwrap();
-    write("headers = [\"X-A: 2\"]\nerror_pages = [\"404=404.html\"]\nloops = 3\n");
+    write("headers = [\"X-A: 2\"]\nerror_pages = [\"404=404.html\"]\nthreads = 3\n");
     serve.signal(Signal::HUP);
     serve.line_with("reloaded");
-    serve.line_with("loops has changed, which takes a restart");
+    serve.line_with("threads has changed, which takes a restart");
     // Loops take it in turn; an open connection goes on with it.
     while look(&mut open).0 != "2" {}
     assert_eq!(look(&mut open), ("2".into(), "<p>second".into()));
@@ -235,7 +235,7 @@ fn rotating_the_log_under_load_loses_no_line() {
     let dir = TempDir::new("rotate");
     let log = dir.0.join("access.log");
     let flag = format!("--access-log-file={}", log.display());
-    let serve = Serve::start(site(), &[&flag, "--access-log=json", "--loops=2"]);
+    let serve = Serve::start(site(), &[&flag, "--access-log=json", "--threads=2"]);
     let load = Load::start(serve.addrs[0]);
     for number in 0..ROTATIONS {
         load.wait_for(100);
@@ -266,7 +266,7 @@ fn rotating_the_log_under_load_loses_no_line() {
 fn a_dump_lists_the_events_of_each_loop() {
     let serve = Serve::start(
         site(),
-        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+        &["--access-log=off", "--threads=2", "--listen=127.0.0.1:0"],
     );
     serve.signal(Signal::USR1);
     for at in 0..2 {

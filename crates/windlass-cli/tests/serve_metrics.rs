@@ -111,7 +111,7 @@ fn scrape(addr: SocketAddr) -> Page {
 
 const FLAGS: [&str; 4] = [
     "--access-log=off",
-    "--loops=2",
+    "--threads=2",
     "--metrics=127.0.0.1:0",
     "--listen=127.0.0.1:0",
 ];

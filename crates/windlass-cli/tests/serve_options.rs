@@ -34,7 +34,7 @@ fn errors_say_what_failed_where_and_what_to_do() {
     let path = |name: &str| dir.0.join(name).to_str().unwrap().to_owned();
     fs::write(path("file"), "text").unwrap();
     fs::write(path("clear"), "# users\nann:secret\n").unwrap();
-    fs::write(path("bad.toml"), "dir = \".\"\nloops = 0\n").unwrap();
+    fs::write(path("bad.toml"), "dir = \".\"\nthreads = 0\n").unwrap();
     certificate(&dir.0, "localhost");
     fs::rename(path("key.pem"), path("other.pem")).unwrap();
     certificate(&dir.0, "localhost");
@@ -105,7 +105,7 @@ fn errors_say_what_failed_where_and_what_to_do() {
         ),
         (
             vec![with("config", &path("bad.toml"))],
-            &["bad.toml:2: ", "loops"],
+            &["bad.toml:2: ", "threads"],
         ),
         (
             vec![
@@ -154,7 +154,8 @@ fn a_wrong_command_line_is_status_2_and_says_what_would_be_right() {
         ("--listen=localhost:80", "invalid socket address"),
         ("--head-max=much", "16KiB"),
         ("--idle-timeout=never", "30s"),
-        ("--loops=0", "auto"),
+        ("--threads=0", "auto"),
+        ("--model=actor", "single-loop"),
         ("--header=X", "Name: value"),
         ("--error-page=200=x", "404=missing.html"),
         ("--access-log=xml", "combined"),
@@ -195,7 +196,7 @@ fn a_check_reads_all_files_and_opens_no_socket() {
 #[test]
 fn the_printed_configuration_can_be_served_from() {
     let dir = TempDir::new("printed");
-    let printed = windlass(&["serve", "--print-config", "--cors=*", "--loops=2", "/srv"]);
+    let printed = windlass(&["serve", "--print-config", "--cors=*", "--threads=2", "/srv"]);
     let file = dir.0.join("windlass.toml");
     fs::write(&file, &printed.stdout).unwrap();
     let again = windlass(&[
@@ -465,7 +466,7 @@ fn limits_and_timeouts_are_kept() {
 fn several_loops_serve_h2load_in_http_1() {
     let serve = Serve::start(
         site(),
-        &["--access-log=off", "--loops=2", "--listen=127.0.0.1:0"],
+        &["--access-log=off", "--threads=2", "--listen=127.0.0.1:0"],
     );
     let url = serve.url("/data.json");
     let output = run(

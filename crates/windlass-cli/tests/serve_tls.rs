@@ -229,7 +229,7 @@ fn sessions_resume_and_counts_go_on_after_a_reload() {
 fn a_restart_under_load_fails_no_request_over_tls() {
     let dir = TempDir::new("tls-restart");
     let pair = certificate(&dir.0, "localhost");
-    let serve = serve_tls(&[&pair], &["--loops=2", "--listen=127.0.0.1:0"]);
+    let serve = serve_tls(&[&pair], &["--threads=2", "--listen=127.0.0.1:0"]);
     let url = format!("https://{}/data.json", serve.addrs[0]);
     let load = Load::of(move || {
         curl(&[
@@ -264,7 +264,7 @@ fn a_rolling_restart_behind_haproxy_fails_no_request() {
     let more = [
         "--listen=127.0.0.1:0",
         &unix,
-        "--loops=2",
+        "--threads=2",
         "--metrics=127.0.0.1:0",
     ];
     let serve = Serve::start(

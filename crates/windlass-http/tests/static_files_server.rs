@@ -18,7 +18,7 @@ use windlass_http::{HttpConfig, HttpService, StaticFiles};
 
 struct Server {
     addr: SocketAddr,
-    stop: StopHandle<HttpService<StaticFiles>>,
+    stop: StopHandle,
     thread: Option<JoinHandle<()>>,
 }
 

@@ -93,7 +93,7 @@ fn service() -> (HttpService<impl Handler>, mpsc::Receiver<Closed>) {
     (HttpService::new(handler, HttpConfig::default()), closed)
 }
 
-fn connect<S: windlass::session::Service>(server: &Server<S>) -> WebSocket<TcpStream> {
+fn connect(server: &Server) -> WebSocket<TcpStream> {
     let stream = TcpStream::connect(server.address).expect("connect");
     let limit = Some(Duration::from_secs(20));
     stream.set_read_timeout(limit).expect("a limit");

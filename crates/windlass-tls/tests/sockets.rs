@@ -24,14 +24,14 @@ use windlass_tls::{TlsConfig, TlsService};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server in a thread of its own.
-struct Running<V: Service> {
+struct Running {
     addr: SocketAddr,
-    stop: StopHandle<V>,
+    stop: StopHandle,
     thread: thread::JoinHandle<ServerReport>,
 }
 
-impl<V: Service> Running<V> {
-    fn start(service: V, limits: Limits) -> Self {
+impl Running {
+    fn start<V: Service>(service: V, limits: Limits) -> Self {
         let (tell, told) = std::sync::mpsc::channel();
         let thread = thread::spawn(move || {
             let any = "127.0.0.1:0".parse().unwrap();

@@ -61,25 +61,38 @@
 //!
 //! # Reaching a running server
 //!
-//! [`LoopHandle`]s (of [`SingleLoop::handles`], [`MultiLoop::handles`]) run closures in each loop
-//! with its [`ServerState`]: to read numbers, to replace the service, to duplicate listeners for a
-//! successor. [`StopHandle`]s stop it.
+//! [`ThreadHandle`]s (of [`Server::threads`]) run closures in each thread that calls sessions: to
+//! read numbers, to replace the service, to duplicate listeners for a successor. [`StopHandle`]s
+//! stop the server. Models of event loops have [`LoopHandle`]s besides, which reach the loop itself.
+//!
+//! # By name
+//!
+//! [`ModelKind`] names the models, for programs that let their users choose:
+//! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
+mod builder;
+mod connection;
 mod group;
 mod handle;
+mod lane;
 mod limits;
 mod listening;
 mod multi_loop;
 mod report;
 mod room;
+mod server;
 mod single_loop;
 
 pub use windlass_sys::net::UnixOptions;
 
+pub use self::builder::ServerBuilder;
 pub use self::group::{Accepting, Dealing};
 pub use self::handle::{LoopHandle, StopHandle};
 pub use self::limits::Limits;
 pub use self::listening::BindError;
-pub use self::multi_loop::{MultiLoop, MultiLoopBuilder};
+pub use self::multi_loop::{MultiLoop, MultiLoopBuilder, MultiLoopModel};
 pub use self::report::{ConnectionPhase, CutConnection, ServerReport};
-pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder};
+pub use self::server::{
+    AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
+};
+pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};

@@ -288,7 +288,7 @@ fn only_trusted_networks_tell_addresses() {
 }
 
 /// Serves in a thread of its own; the value's `stop` ends it.
-fn serve(service: Arc<Proxied>) -> (SocketAddr, StopHandle<Proxied>, thread::JoinHandle<()>) {
+fn serve(service: Arc<Proxied>) -> (SocketAddr, StopHandle, thread::JoinHandle<()>) {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = thread::spawn(move || {
         let any = "127.0.0.1:0".parse().unwrap();

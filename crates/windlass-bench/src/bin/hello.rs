@@ -1,15 +1,15 @@
-//! A fixed answer of 64 bytes to `GET /`, through the real HTTP server: `hello --port PORT`.
+//! A fixed answer of 64 bytes to `GET /`, through the real HTTP server:
+//! `hello --port PORT [--model NAME] [--threads N]`.
 
 #![forbid(unsafe_code)]
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use windlass::Disposition::Keep;
-use windlass::event_loop::Signal;
-use windlass::models::SingleLoop;
-use windlass_bench::arg_num;
+use windlass::models::ModelKind;
+use windlass_bench::{arg_num, arg_text};
 use windlass_http::{FixedResponse, HttpConfig, HttpService, Request, Responder, Response, Status};
 
 const BODY: &str = "Hello! This body is 64 bytes long, the same from every peer...\r\n";
@@ -31,13 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let service = Arc::new(HttpService::new(handler, HttpConfig::default()));
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut server = SingleLoop::builder(service).listen(addr).build()?;
-    for signal in [Signal::INT, Signal::TERM] {
-        server.reactor().on_signal(signal, |state, cx, _| {
-            state.stop(cx);
-            Keep
-        })?;
+    let model = arg_text("--model").map_or(Ok(ModelKind::SingleLoop), |name| name.parse())?;
+    let mut builder = model.builder(service).listen(addr);
+    if let Some(threads) = NonZeroUsize::new(usize::try_from(arg_num("--threads", 0))?) {
+        builder = builder.threads(threads);
     }
-    server.run()?;
+    builder.build()?.run()?;
     Ok(())
 }

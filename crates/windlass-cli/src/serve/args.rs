@@ -11,7 +11,7 @@ use super::config::{
     AccessLogFormat, CertificateConfig, ClientAuth, Config, LinkMode, MinVersion, ProxyMode,
 };
 use super::units::{
-    CodingLevel, ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit,
+    CodingLevel, ErrorPage, FileMode, HeaderLine, Model, Size, Span, Switch, Threads, TimeLimit,
 };
 
 /// What `windlass serve` is told. The help texts are also the comments of `--print-config`.
@@ -84,11 +84,18 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "WHETHER", value_enum, help_heading = "TLS")]
     pub(super) tls_client_auth: Option<ClientAuth>,
 
-    /// How many event loops serve; auto is one per core. Default: 1.
+    /// The concurrency model that serves: who waits, who reads and writes, who computes. One of the
+    /// names that `windlass compare` shows side by side. Default: multi-loop.
+    #[arg(long, value_name = "NAME", help_heading = "Threads")]
+    pub(super) model: Option<Model>,
+
+    /// How many threads the model has, of those that it can have several of: loops, workers,
+    /// followers; auto is one per core. Default: 1 for multi-loop, the model's own for others.
     ///
-    /// Each is on a thread of its own, with listening sockets of its own (SO_REUSEPORT).
-    #[arg(long, value_name = "N", help_heading = "Threads")]
-    pub(super) loops: Option<Loops>,
+    /// Each loop of multi-loop is on a thread of its own, with listening sockets of its own
+    /// (SO_REUSEPORT).
+    #[arg(long, alias = "loops", value_name = "N", help_heading = "Threads")]
+    pub(super) threads: Option<Threads>,
 
     /// A handler that holds up its loop for longer is reported at the end and counted. Default:
     /// 100ms.
@@ -362,7 +369,8 @@ impl ServeArguments {
         set(&mut config.tls.min_version, &self.tls_min_version);
         set_some(&mut config.tls.client_ca, &self.tls_client_ca);
         set(&mut config.tls.client_auth, &self.tls_client_auth);
-        set(&mut config.loops, &self.loops);
+        set(&mut config.model, &self.model);
+        set_some(&mut config.threads, &self.threads);
         set(&mut config.slow_handler, &self.slow_handler);
         set_some(&mut config.basic_auth.file, &self.basic_auth);
         set(&mut config.basic_auth.realm, &self.basic_auth_realm);

@@ -18,12 +18,13 @@ use std::{fmt, io};
 use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::Deserialize;
-use windlass::models::Limits;
+use windlass::models::{Limits, ModelKind};
 
 pub(super) use self::print::to_toml;
 use super::args::ServeArguments;
 use super::units::{
-    Coding, CodingLevel, ErrorPage, FileMode, HeaderLine, Loops, Size, Span, Switch, TimeLimit,
+    Coding, CodingLevel, ErrorPage, FileMode, HeaderLine, Model, Size, Span, Switch, Threads,
+    TimeLimit,
 };
 
 /// Where it is served if nothing says so.
@@ -39,7 +40,9 @@ pub(crate) struct Config {
     pub(super) unix_mode: FileMode,
     pub(super) proxy_protocol: ProxyMode,
     pub(super) proxy_from: Vec<IpNet>,
-    pub(super) loops: Loops,
+    pub(super) model: Model,
+    #[serde(alias = "loops")]
+    pub(super) threads: Option<Threads>,
     pub(super) slow_handler: TimeLimit,
     pub(super) cors: Vec<String>,
     pub(super) headers: Vec<HeaderLine>,
@@ -65,7 +68,8 @@ impl Default for Config {
             unix_mode: FileMode(0o660),
             proxy_protocol: ProxyMode::Off,
             proxy_from: Vec::new(),
-            loops: Loops::Count(1),
+            model: Model(ModelKind::MultiLoop),
+            threads: None,
             slow_handler: TimeLimit(Some(Duration::from_millis(100))),
             cors: Vec::new(),
             headers: Vec::new(),

@@ -184,7 +184,7 @@ impl<V: Served> Control<V> {
 
     /// Writes the events of all loops to standard error.
     fn dump(&self) {
-        let dumps = self.loops.ask(|_, cx| cx.dump());
+        let dumps = self.loops.ask(|thread| thread.dump());
         let mut text = String::new();
         for (at, dump) in dumps.into_iter().enumerate() {
             let dump = dump.unwrap_or_else(|| "does not answer\n".to_owned());

@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use rustix::net::SocketAddrUnix;
-use windlass::models::{BindError, MultiLoopBuilder, UnixOptions};
+use windlass::models::{BindError, ServerBuilder, UnixOptions};
 use windlass::session::Service;
 use windlass_sys::activation::{ActivationError, inherited_listeners, listen_fds};
 use windlass_sys::net::{self, ListenOptions};
@@ -69,11 +69,11 @@ impl Inherited {
 
     /// Has `builder` listen where `config` says, or where the service manager said; answers the
     /// paths of Unix sockets that a predecessor has bound.
-    pub(super) fn listen<V: Service>(
+    pub(super) fn listen<V: Service, M>(
         self,
         config: &Config,
-        mut builder: MultiLoopBuilder<V>,
-    ) -> (MultiLoopBuilder<V>, SocketFiles) {
+        mut builder: ServerBuilder<V, M>,
+    ) -> (ServerBuilder<V, M>, SocketFiles) {
         let mut files = SocketFiles::default();
         if !self.activated.is_empty() {
             if !config.listen.is_empty() || !config.unix.is_empty() {

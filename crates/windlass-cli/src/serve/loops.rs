@@ -3,8 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use windlass::event_loop::Context;
-use windlass::models::{LoopHandle, ServerState, StopHandle};
+use windlass::models::{ServerThread, StopHandle, ThreadHandle};
 
 use super::site::Served;
 
@@ -14,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// All loops of the server.
 #[derive(Debug)]
 pub(super) struct Loops<V: Served> {
-    pub(super) handles: Vec<LoopHandle<V>>,
-    pub(super) stop: StopHandle<V>,
+    pub(super) handles: Vec<ThreadHandle<V>>,
+    pub(super) stop: StopHandle,
 }
 
 impl<V: Served> Loops<V> {
@@ -24,16 +23,16 @@ impl<V: Served> Loops<V> {
     pub(super) fn ask<T, F>(&self, question: F) -> Vec<Option<T>>
     where
         T: Send + 'static,
-        F: Fn(&mut ServerState<V>, &mut Context<'_, 'static, ServerState<V>>) -> T,
+        F: Fn(&mut dyn ServerThread<V>) -> T,
         F: Clone + Send + 'static,
     {
         let (answer, answers) = channel();
         for (at, handle) in self.handles.iter().enumerate() {
             let (answer, question) = (answer.clone(), question.clone());
             // A loop that is gone says nothing, which is seen below.
-            let _ = handle.post(move |state, cx| {
+            let _ = handle.post(move |thread| {
                 // Nobody waits any more.
-                let _ = answer.send((at, question(state, cx)));
+                let _ = answer.send((at, question(thread)));
             });
         }
         drop(answer);

@@ -13,8 +13,7 @@ use std::sync::mpsc::channel;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use windlass::event_loop::LagHistogram;
-use windlass::models::{Limits, ServerReport, SingleLoop};
+use windlass::models::{Limits, LoopNumbers, ServerReport, SingleLoop};
 use windlass::session::ProxyReport;
 use windlass_http::{
     Answered, HttpConfig, HttpService, Request, Responder, Response, ResponseError, Status,
@@ -42,9 +41,7 @@ struct Snapshot {
     report: ServerReport,
     open: usize,
     answers: Vec<(u16, u64)>,
-    lag: LagHistogram,
-    handler_times: Option<LagHistogram>,
-    slow_handlers: u64,
+    event_loop: Option<LoopNumbers>,
     tls: Option<TlsReport>,
     proxy: Option<ProxyReport>,
 }
@@ -147,15 +144,13 @@ fn answer<V: Served>(
 
 /// Asks the loops, which takes up to a second.
 fn render<V: Served>(loops: &Loops<V>, log: Option<&SharedLog>) -> String {
-    let snapshots = loops.ask(|state, cx| Snapshot {
-        report: state.report(),
-        open: state.open_connections(),
-        answers: V::http(state.local()).answers().collect(),
-        lag: cx.lag().clone(),
-        handler_times: cx.handler_times().cloned(),
-        slow_handlers: cx.slow_handler_count(),
-        tls: state.service().tls_report(),
-        proxy: state.service().proxy_report(),
+    let snapshots = loops.ask(|thread| Snapshot {
+        report: thread.report(),
+        open: thread.open_connections(),
+        answers: V::http(thread.local()).answers().collect(),
+        event_loop: thread.loop_numbers(),
+        tls: thread.service().tls_report(),
+        proxy: thread.service().proxy_report(),
     });
     let mut page = Page::default();
     page.info();

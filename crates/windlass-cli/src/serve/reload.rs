@@ -83,11 +83,11 @@ impl<V: Served> Control<V> {
         for handle in &self.loops.handles {
             let service = Arc::clone(&service);
             // It is gone if the server stops.
-            let _ = handle.post(move |state, cx| {
-                let counts: Vec<_> = V::http(state.local()).answers().collect();
-                state.replace_service(cx, service);
-                state.set_limits(limits);
-                V::http_mut(state.local_mut()).add_answers(counts);
+            let _ = handle.post(move |thread| {
+                let counts: Vec<_> = V::http(thread.local()).answers().collect();
+                thread.replace_service(service);
+                thread.set_limits(limits);
+                V::http_mut(thread.local()).add_answers(counts);
             });
         }
     }
@@ -111,7 +111,8 @@ fn needs_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("listen", old.listen != new.listen),
         ("unix", old.unix != new.unix),
         ("unix_mode", old.unix_mode != new.unix_mode),
-        ("loops", old.loops != new.loops),
+        ("model", old.model != new.model),
+        ("threads", old.threads != new.threads),
         ("slow_handler", old.slow_handler != new.slow_handler),
         ("metrics", old.metrics != new.metrics),
     ];

@@ -131,7 +131,7 @@ impl<V: Served> Control<V> {
     /// The listeners of all loops.
     fn duplicate_listeners(&self) -> Result<Vec<OwnedFd>, Box<dyn Error>> {
         let mut listeners = Vec::new();
-        let answers = self.loops.ask(|state, _| state.duplicate_listeners());
+        let answers = self.loops.ask(|thread| thread.duplicate_listeners());
         for (at, answer) in answers.into_iter().enumerate() {
             let duplicates = answer.ok_or_else(|| format!("loop {at} does not answer"))?;
             listeners.extend(duplicates?);
@@ -149,7 +149,7 @@ impl<V: Served> Control<V> {
         say(format_args!("process {pid} has taken over, stopping"));
         tell_manager(&format!("MAINPID={pid}\nREADY=1"));
         // Both are done before anything else can end a loop.
-        self.loops.ask(|state, _| state.keep_socket_files());
+        self.loops.ask(|thread| thread.keep_socket_files());
         if let Some(metrics) = &self.metrics {
             metrics.stop();
         }

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{Deserializer, Error, Visitor};
+use windlass::models::ModelKind;
 
 /// A duration: `30s`, `5m`, `1h 30m`, `250ms`, or a number of seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +32,13 @@ pub(crate) enum Switch {
     On,
 }
 
-/// How many loops serve.
+/// The concurrency model that serves, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loops {
+pub(crate) struct Model(pub(crate) ModelKind);
+
+/// How many threads serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
     /// One per core.
     Auto,
     /// So many, 1 to 1024.
@@ -73,8 +78,8 @@ pub(crate) enum Coding {
     Zstd,
 }
 
-/// The most loops that make sense on any machine.
-const LOOPS_MAX: usize = 1024;
+/// The most threads that make sense on any machine.
+const THREADS_MAX: usize = 1024;
 
 impl FromStr for Span {
     type Err = String;
@@ -167,19 +172,36 @@ impl fmt::Display for Switch {
     }
 }
 
-impl FromStr for Loops {
+impl FromStr for Model {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse() {
+            Ok(kind) => Ok(Self(kind)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Threads {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.parse() {
             _ if text == "auto" => Ok(Self::Auto),
-            Ok(count @ 1..=LOOPS_MAX) => Ok(Self::Count(count)),
-            _ => Err(format!("{text:?} is neither auto nor 1 to {LOOPS_MAX}")),
+            Ok(count @ 1..=THREADS_MAX) => Ok(Self::Count(count)),
+            _ => Err(format!("{text:?} is neither auto nor 1 to {THREADS_MAX}")),
         }
     }
 }
 
-impl fmt::Display for Loops {
+impl fmt::Display for Threads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Auto => f.write_str("auto"),
@@ -322,10 +344,11 @@ read_as_text!(
     ErrorPage,
     FileMode,
     HeaderLine,
-    Loops,
+    Model,
     Size,
     Span,
     Switch,
+    Threads,
     TimeLimit
 );
 
@@ -373,7 +396,11 @@ mod tests {
             &["", "-1", "1x", "KiB"],
         );
         check::<Switch>(&[("on", "true"), ("false", "false")], &["", "yes"]);
-        check::<Loops>(
+        check::<Model>(
+            &[("single-loop", "single-loop")],
+            &["actor", "", "SingleLoop"],
+        );
+        check::<Threads>(
             &[("auto", "auto"), ("8", "8")],
             &["0", "-1", "many", "1025"],
         );

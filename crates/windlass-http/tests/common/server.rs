@@ -7,14 +7,14 @@ use std::thread::{self, JoinHandle};
 use windlass::models::{ServerReport, SingleLoop, StopHandle};
 use windlass::session::Service;
 
-pub struct Server<S: Service> {
+pub struct Server {
     pub address: SocketAddr,
-    stop: StopHandle<S>,
+    stop: StopHandle,
     thread: JoinHandle<ServerReport>,
 }
 
-impl<S: Service> Server<S> {
-    pub fn start(service: S) -> Self {
+impl Server {
+    pub fn start<S: Service>(service: S) -> Self {
         let (ready, started) = mpsc::channel();
         let thread = thread::spawn(move || {
             let mut server = SingleLoop::builder(Arc::new(service))

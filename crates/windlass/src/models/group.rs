@@ -13,8 +13,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::handle::LoopHandle;
+use super::handle::{LoopHandle, StopHandle};
 use super::room::Room;
+use super::server::ThreadHandle;
 use crate::session::Service;
 
 /// What the loops of one server share.
@@ -81,8 +82,20 @@ impl<V: Service> Group<V> {
         debug_assert!(set.is_ok(), "the loops are named once");
     }
 
+    /// What stops the server of `group`.
+    pub(super) fn stop_handle(group: &Arc<Self>) -> StopHandle {
+        let group = Arc::clone(group);
+        // The first loop lives as long as any, and tells the others.
+        StopHandle::new(move || group.handles()[0].post(|state, cx| state.stop(cx)))
+    }
+
     pub(super) fn handles(&self) -> &[LoopHandle<V>] {
         self.handles.get().map_or(&[], |handles| handles)
+    }
+
+    /// The loops as threads.
+    pub(super) fn threads(&self) -> Vec<ThreadHandle<V>> {
+        self.handles().iter().map(LoopHandle::thread).collect()
     }
 
     /// Which loop is to serve the next connection that loop `index` accepts.

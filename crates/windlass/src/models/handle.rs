@@ -1,10 +1,11 @@
 //! Handles: how a running server's loops are reached from any thread.
 
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-use super::group::Group;
-use super::single_loop::ServerState;
+use super::server::ThreadHandle;
+use super::single_loop::{LoopThread, ServerState};
 use crate::event_loop::{Context, PostError, Poster};
 use crate::session::Service;
 
@@ -32,6 +33,14 @@ impl<V: Service> LoopHandle<V> {
         self.poster.post(run)
     }
 
+    /// The same loop, as a thread of a server of any model.
+    pub(super) fn thread(&self) -> ThreadHandle<V> {
+        let handle = self.clone();
+        ThreadHandle::new(move |visit| {
+            handle.post(move |state, cx| visit(&mut LoopThread { state, cx }))
+        })
+    }
+
     /// Has the loop look after its hooks.
     pub(super) fn wake(&self) {
         self.poster.wake();
@@ -52,14 +61,13 @@ impl<V: Service> fmt::Debug for LoopHandle<V> {
     }
 }
 
-/// Stops a server, all loops of it, from any thread or handler.
-pub struct StopHandle<V: Service> {
-    group: Arc<Group<V>>,
-}
+/// Stops a server, all threads of it, from any thread or handler.
+#[derive(Clone)]
+pub struct StopHandle(Arc<dyn Fn() -> Result<(), PostError> + Send + Sync>);
 
-impl<V: Service> StopHandle<V> {
-    pub(super) fn new(group: Arc<Group<V>>) -> Self {
-        Self { group }
+impl StopHandle {
+    pub(super) fn new(stop: impl Fn() -> Result<(), PostError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(stop))
     }
 
     /// Begins a graceful stop: no connection is accepted any more, idle ones are closed, those
@@ -70,20 +78,15 @@ impl<V: Service> StopHandle<V> {
     ///
     /// If the server is gone.
     pub fn stop(&self) -> Result<(), PostError> {
-        // The first loop lives as long as any, and tells the others.
-        self.group.handles()[0].post(|state, cx| state.stop(cx))
+        (self.0)()
     }
 }
 
-impl<V: Service> Clone for StopHandle<V> {
-    fn clone(&self) -> Self {
-        Self {
-            group: Arc::clone(&self.group),
-        }
-    }
-}
+/// A panic elsewhere leaves nothing half done in it.
+impl UnwindSafe for StopHandle {}
+impl RefUnwindSafe for StopHandle {}
 
-impl<V: Service> fmt::Debug for StopHandle<V> {
+impl fmt::Debug for StopHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StopHandle").finish_non_exhaustive()
     }

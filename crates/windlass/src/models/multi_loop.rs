@@ -5,23 +5,19 @@ mod threads;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use windlass_sys::net::UnixOptions;
-
 use self::threads::{LoopEnd, LoopThreads};
-use crate::event_loop::{LoopConfig, Reactor, RunError, SlowHandler};
+use crate::event_loop::{Reactor, RunError, SlowHandler};
+use crate::models::builder::ServerBuilder;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
-use crate::models::limits::Limits;
 use crate::models::listening::BindError;
 use crate::models::report::{CutConnection, ServerReport};
-use crate::models::single_loop::{ServerLoop, ServerState, SingleLoop, SingleLoopBuilder};
-use crate::pool::WorkerPool;
+use crate::models::server::{ModelKind, Server, ThreadHandle};
+use crate::models::single_loop::{ServerLoop, ServerState};
 use crate::session::Service;
 
 /// A server on several event loops, one thread each: every loop accepts, reads, computes and
@@ -71,21 +67,24 @@ pub struct MultiLoop<V: Service> {
 }
 
 /// Builds a [`MultiLoop`].
-#[derive(Debug)]
-pub struct MultiLoopBuilder<V> {
-    base: SingleLoopBuilder<V>,
+pub type MultiLoopBuilder<V> = ServerBuilder<V, MultiLoopModel>;
+
+/// What can be set of a [`MultiLoop`].
+#[derive(Clone, Copy, Debug)]
+pub struct MultiLoopModel {
     loops: Option<NonZeroUsize>,
     accepting: Accepting,
 }
 
 impl<V: Service> MultiLoop<V> {
+    pub(super) const MODEL: MultiLoopModel = MultiLoopModel {
+        loops: None,
+        accepting: Accepting::ReusePort,
+    };
+
     /// Starts to build a server of `service`.
     pub fn builder(service: Arc<V>) -> MultiLoopBuilder<V> {
-        MultiLoopBuilder {
-            base: SingleLoop::builder(service),
-            loops: None,
-            accepting: Accepting::default(),
-        }
+        ServerBuilder::new(service, Self::MODEL)
     }
 
     /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
@@ -102,8 +101,8 @@ impl<V: Service> MultiLoop<V> {
 
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
-    pub fn stop_handle(&self) -> StopHandle<V> {
-        StopHandle::new(Arc::clone(&self.group))
+    pub fn stop_handle(&self) -> StopHandle {
+        Group::stop_handle(&self.group)
     }
 
     /// Reaches the server's loops from any thread or handler, the first one first. What is posted
@@ -158,60 +157,14 @@ impl<V: Service> MultiLoopBuilder<V> {
     /// Sets how many loops there are (default: one per processor that this process may use).
     #[must_use]
     pub fn loops(mut self, loops: NonZeroUsize) -> Self {
-        self.loops = Some(loops);
+        self.model.loops = Some(loops);
         self
     }
 
     /// Sets how the loops come by their connections.
     #[must_use]
     pub fn accepting(mut self, accepting: Accepting) -> Self {
-        self.accepting = accepting;
-        self
-    }
-
-    /// Listens on `addr`, in each loop that accepts; port 0 is chosen by the system, one for all. May be called
-    /// several times.
-    #[must_use]
-    pub fn listen(mut self, addr: SocketAddr) -> Self {
-        self.base = self.base.listen(addr);
-        self
-    }
-
-    /// Listens on a Unix socket; see [`SingleLoopBuilder::listen_unix`].
-    #[must_use]
-    pub fn listen_unix(mut self, path: impl Into<PathBuf>, options: UnixOptions) -> Self {
-        self.base = self.base.listen_unix(path, options);
-        self
-    }
-
-    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
-    /// times: those of one address are divided between the loops, as they were in the server that
-    /// [handed them on](ServerState::duplicate_listeners); a socket alone is shared by all.
-    #[must_use]
-    pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
-        self.base = self.base.listener(listener);
-        self
-    }
-
-    /// Sets the limits, of which that of the connections is for all loops together.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.base = self.base.limits(limits);
-        self
-    }
-
-    /// Sets how each loop behaves.
-    #[must_use]
-    pub fn loop_config(mut self, config: LoopConfig) -> Self {
-        self.base = self.base.loop_config(config);
-        self
-    }
-
-    /// Sets the pool that runs the sessions' jobs, of all loops (default: one of its own, which
-    /// starts with one thread).
-    #[must_use]
-    pub fn pool(mut self, pool: WorkerPool) -> Self {
-        self.base = self.base.pool(pool);
+        self.model.accepting = accepting;
         self
     }
 
@@ -222,28 +175,28 @@ impl<V: Service> MultiLoopBuilder<V> {
     ///
     /// If an address can't be listened on, a loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<MultiLoop<V>, BindError> {
-        let loops = self.loops.map_or_else(
+        let loops = self.model.loops.map_or_else(
             || thread::available_parallelism().map_or(1, usize::from),
             usize::from,
         );
-        let connections_max = self.base.limits.connections_max;
-        let group = Arc::new(Group::new(loops, connections_max, self.accepting));
-        let acceptors = match self.accepting {
+        let connections_max = self.limits.connections_max;
+        let group = Arc::new(Group::new(loops, connections_max, self.model.accepting));
+        let acceptors = match self.model.accepting {
             Accepting::Acceptor(_) => 1,
             Accepting::ReusePort => loops,
         };
-        let opened = std::mem::take(&mut self.base.listening).open(acceptors)?;
-        let parts = self.base.parts(&group, &opened)?;
+        let opened = std::mem::take(&mut self.listening).open(acceptors)?;
+        let parts = self.parts(&group, &opened)?;
         let mut sockets = opened.loops.into_iter();
         let mut next_sockets = || sockets.next().unwrap_or_default();
         let own = next_sockets();
-        let mut first = ServerLoop::open(parts(0), self.base.config.clone(), own)?;
+        let mut first = ServerLoop::open(parts(0), self.config.clone(), own)?;
         // A loop without connections or listeners may have to wait for others.
         first.event_loop.hold();
         let mut handles = vec![first.handle()];
         let mut threads = LoopThreads::default();
         for index in 1..loops {
-            let (parts, config) = (parts(index), self.base.config.clone());
+            let (parts, config) = (parts(index), self.config.clone());
             handles.push(threads.add(parts, config, next_sockets())?);
         }
         group.set_handles(handles);
@@ -254,6 +207,36 @@ impl<V: Service> MultiLoopBuilder<V> {
             addrs: opened.addrs,
             ended: LoopEnd::default(),
         })
+    }
+}
+
+impl<V: Service> Server<V> for MultiLoop<V> {
+    fn kind(&self) -> ModelKind {
+        ModelKind::MultiLoop
+    }
+
+    fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    fn stop_handle(&self) -> StopHandle {
+        Self::stop_handle(self)
+    }
+
+    fn threads(&self) -> Vec<ThreadHandle<V>> {
+        self.group.threads()
+    }
+
+    fn run(&mut self) -> Result<ServerReport, RunError> {
+        Self::run(self)
+    }
+
+    fn cut_connections(&self) -> Vec<CutConnection> {
+        Self::cut_connections(self).copied().collect()
+    }
+
+    fn slow_handlers(&self) -> Vec<SlowHandler> {
+        Self::slow_handlers(self).cloned().collect()
     }
 }
 

@@ -2,30 +2,27 @@
 
 mod acceptor;
 mod book;
-mod connection;
-mod flush;
+mod loop_connection;
 mod server_loop;
 mod state;
+mod thread;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
-
-use windlass_sys::net::UnixOptions;
 
 pub(super) use self::server_loop::ServerLoop;
 pub(super) use self::state::LoopParts;
 pub use self::state::ServerState;
+pub(super) use self::thread::LoopThread;
 
-use crate::event_loop::{LoopConfig, Reactor, RunError};
+use crate::event_loop::{Reactor, RunError, SlowHandler};
+use crate::models::builder::ServerBuilder;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
-use crate::models::limits::Limits;
-use crate::models::listening::{BindError, Listening, Opened};
+use crate::models::listening::{BindError, Opened};
 use crate::models::report::{CutConnection, ServerReport};
-use crate::pool::{PoolConfig, WorkerPool};
+use crate::models::server::{ModelKind, Server, ThreadHandle};
 use crate::session::Service;
 
 /// A server on one event loop: one reactor thread accepts, reads, computes and writes.
@@ -53,25 +50,18 @@ pub struct SingleLoop<V: Service> {
 }
 
 /// Builds a [`SingleLoop`].
-#[derive(Debug)]
-pub struct SingleLoopBuilder<V> {
-    pub(super) service: Arc<V>,
-    pub(super) limits: Limits,
-    pub(super) config: LoopConfig,
-    pool: Option<WorkerPool>,
-    pub(super) listening: Listening,
-}
+pub type SingleLoopBuilder<V> = ServerBuilder<V, SingleLoopModel>;
+
+/// What is special to a [`SingleLoop`]: nothing that could be set.
+#[derive(Clone, Copy, Debug)]
+pub struct SingleLoopModel(());
 
 impl<V: Service> SingleLoop<V> {
+    pub(super) const MODEL: SingleLoopModel = SingleLoopModel(());
+
     /// Starts to build a server of `service`.
     pub fn builder(service: Arc<V>) -> SingleLoopBuilder<V> {
-        SingleLoopBuilder {
-            service,
-            limits: Limits::default(),
-            config: LoopConfig::default(),
-            pool: None,
-            listening: Listening::default(),
-        }
+        ServerBuilder::new(service, Self::MODEL)
     }
 
     /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
@@ -87,8 +77,8 @@ impl<V: Service> SingleLoop<V> {
 
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
-    pub fn stop_handle(&self) -> StopHandle<V> {
-        StopHandle::new(Arc::clone(&self.group))
+    pub fn stop_handle(&self) -> StopHandle {
+        Group::stop_handle(&self.group)
     }
 
     /// Reaches the server's loops from any thread or handler: here one.
@@ -115,52 +105,6 @@ impl<V: Service> SingleLoop<V> {
 }
 
 impl<V: Service> SingleLoopBuilder<V> {
-    /// Listens on `addr`; port 0 is chosen by the system. May be called several times.
-    #[must_use]
-    pub fn listen(mut self, addr: SocketAddr) -> Self {
-        self.listening.addrs.push(addr);
-        self
-    }
-
-    /// Listens on a Unix socket at `path`, or at the abstract name behind an `@`. May be called
-    /// several times. The file of a dead server is replaced; the server's own is removed when it
-    /// closes its listeners.
-    #[must_use]
-    pub fn listen_unix(mut self, path: impl Into<PathBuf>, options: UnixOptions) -> Self {
-        self.listening.paths.push((path.into(), options));
-        self
-    }
-
-    /// Accepts from a socket that listens already; it is made non-blocking. May be called several
-    /// times.
-    #[must_use]
-    pub fn listener(mut self, listener: impl Into<OwnedFd>) -> Self {
-        self.listening.listeners.push(listener.into());
-        self
-    }
-
-    /// Sets the limits.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
-
-    /// Sets how the loop behaves.
-    #[must_use]
-    pub fn loop_config(mut self, config: LoopConfig) -> Self {
-        self.config = config;
-        self
-    }
-
-    /// Sets the pool that runs the sessions' jobs (default: one of its own, which starts with one
-    /// thread).
-    #[must_use]
-    pub fn pool(mut self, pool: WorkerPool) -> Self {
-        self.pool = Some(pool);
-        self
-    }
-
     /// Opens the sockets and the loop.
     ///
     /// # Errors
@@ -183,17 +127,16 @@ impl<V: Service> SingleLoopBuilder<V> {
             addrs: opened.addrs,
         })
     }
+}
 
+impl<V: Service, M> ServerBuilder<V, M> {
     /// What makes the parts of each loop of `group`.
     pub(super) fn parts(
         &mut self,
         group: &Arc<Group<V>>,
         opened: &Opened,
-    ) -> Result<impl Fn(usize) -> LoopParts<V> + use<V>, BindError> {
-        let pool = match self.pool.take() {
-            Some(pool) => pool,
-            None => WorkerPool::new(PoolConfig::default()).map_err(BindError::Pool)?,
-        };
+    ) -> Result<impl Fn(usize) -> LoopParts<V> + use<V, M>, BindError> {
+        let pool = self.take_pool()?;
         let (service, limits) = (Arc::clone(&self.service), self.limits);
         let files: Vec<_> = opened.files.iter().map(Arc::downgrade).collect();
         let group = Arc::clone(group);
@@ -205,6 +148,36 @@ impl<V: Service> SingleLoopBuilder<V> {
             index,
             files: files.clone(),
         })
+    }
+}
+
+impl<V: Service> Server<V> for SingleLoop<V> {
+    fn kind(&self) -> ModelKind {
+        ModelKind::SingleLoop
+    }
+
+    fn local_addrs(&self) -> &[SocketAddr] {
+        &self.addrs
+    }
+
+    fn stop_handle(&self) -> StopHandle {
+        Self::stop_handle(self)
+    }
+
+    fn threads(&self) -> Vec<ThreadHandle<V>> {
+        self.group.threads()
+    }
+
+    fn run(&mut self) -> Result<ServerReport, RunError> {
+        Self::run(self)
+    }
+
+    fn cut_connections(&self) -> Vec<CutConnection> {
+        Self::cut_connections(self).to_vec()
+    }
+
+    fn slow_handlers(&self) -> Vec<SlowHandler> {
+        self.server.event_loop.slow_handlers().cloned().collect()
     }
 }
 

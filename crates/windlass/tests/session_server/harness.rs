@@ -119,8 +119,8 @@ fn start_two_loops<V: Service>(
 }
 
 /// Runs `serve`, which tells how it is stopped, in a thread.
-fn serve_in_thread<V: Service>(
-    serve: impl FnOnce(&dyn Fn(StopHandle<V>)) -> ServerReport + Send + 'static,
+fn serve_in_thread(
+    serve: impl FnOnce(&dyn Fn(StopHandle)) -> ServerReport + Send + 'static,
 ) -> Started {
     let (send_stop, stop) = mpsc::channel();
     let (send_report, report) = mpsc::channel();

@@ -30,7 +30,7 @@ fn two_loops<V: Service>(service: V) -> MultiLoopBuilder<V> {
 struct Running<V: Service> {
     addr: Option<std::net::SocketAddr>,
     handles: Vec<LoopHandle<V>>,
-    stop: StopHandle<V>,
+    stop: StopHandle,
     ended: mpsc::Receiver<thread::Result<Ended>>,
 }
 

@@ -7,7 +7,7 @@ use clap::{Args, Command, ValueEnum};
 
 use super::{CertificateConfig, Config, DEFAULT_LISTEN};
 use crate::serve::args::ServeArguments;
-use crate::serve::units::Loops;
+use crate::serve::units::Threads;
 
 /// Prints `config` so that reading it gives the same. Keys that are not set are commented out.
 pub(crate) fn to_toml(config: &Config) -> String {
@@ -28,10 +28,12 @@ pub(crate) fn to_toml(config: &Config) -> String {
         &config.proxy_from,
         &"10.0.0.0/8",
     );
-    match config.loops {
-        Loops::Auto => page.set("loops", "loops", quote("auto")),
-        Loops::Count(count) => page.set("loops", "loops", count),
-    }
+    page.set("model", "model", quote(config.model));
+    let threads = config.threads.map(|threads| match threads {
+        Threads::Auto => quote("auto"),
+        Threads::Count(count) => count.to_string(),
+    });
+    page.option("threads", "threads", threads, "auto");
     page.set("slow_handler", "slow_handler", quote(config.slow_handler));
     page.list("cors", "cors", &config.cors, &"https://example.org");
     page.list(

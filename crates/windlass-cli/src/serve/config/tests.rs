@@ -114,7 +114,8 @@ const ALL: &[&str] = &[
     "--tls-min-version=1.3",
     "--tls-client-ca=ca",
     "--tls-client-auth=optional",
-    "--loops=auto",
+    "--model=single-loop",
+    "--threads=auto",
     "--slow-handler=off",
     "--basic-auth=h",
     "--basic-auth-realm=r",
@@ -159,11 +160,11 @@ fn each_flag_sets_a_key_that_is_printed() {
 
 #[test]
 fn a_flag_wins_over_the_file_and_the_file_over_the_defaults() {
-    let mut config = Config::parse("loops = 3\n[limits]\nhead = \"12KiB\"\n")
+    let mut config = Config::parse("threads = 3\n[limits]\nhead = \"12KiB\"\n")
         .ok()
         .unwrap();
-    flags(&["--loops=5"]).apply(&mut config);
-    assert_eq!(config.loops, Loops::Count(5));
+    flags(&["--threads=5"]).apply(&mut config);
+    assert_eq!(config.threads, Some(Threads::Count(5)));
     assert_eq!(config.limits.head, Size(12 << 10));
     assert_eq!(config.limits.target, Size(8 << 10));
 }
@@ -171,11 +172,16 @@ fn a_flag_wins_over_the_file_and_the_file_over_the_defaults() {
 #[test]
 fn errors_name_line_key_and_what_would_be_right() {
     for (text, line, words) in [
-        ("dir = \".\"\nlopps = 3\n", 2, &["`lopps`", "`loops`"][..]),
+        (
+            "dir = \".\"\nthraeds = 3\n",
+            2,
+            &["`thraeds`", "`threads`"][..],
+        ),
         ("\n[limits]\nhead = \"12 cubits\"\n", 3, &["head", "16KiB"]),
         ("[timeouts]\nidle = \"soon\"\n", 2, &["idle", "30s", "off"]),
-        ("loops = 0\n", 1, &["loops", "auto"]),
-        ("loops = true\n", 1, &["loops", "auto"]),
+        ("model = \"actor\"\n", 1, &["actor", "single-loop"]),
+        ("threads = 0\n", 1, &["threads", "auto"]),
+        ("threads = true\n", 1, &["threads", "auto"]),
         ("listen = [\"localhost\"]\n", 1, &["listen", "address"]),
         ("headers = [\"X\"]\n", 1, &["headers", "Name: value"]),
         (

@@ -58,20 +58,20 @@ impl Page {
             loops,
             "windlass_loop_lag_seconds",
             "How late timers ran, and how long the last of a turn's handlers waited, to 12.5 %.",
-            of(|said| Some(&said.lag)),
+            of(|said| Some(&said.event_loop.as_ref()?.lag)),
         );
         self.histogram(
             loops,
             "windlass_handler_duration_seconds",
             "How long each call of a handler took, to 12.5 %.",
-            of(|said| said.handler_times.as_ref()),
+            of(|said| said.event_loop.as_ref()?.handler_times.as_ref()),
         );
         self.each(
             loops,
             "windlass_slow_handlers_total",
             Kind::Counter,
             "Handlers that held up their loop for longer than is allowed.",
-            |said| said.as_ref().map(|said| said.slow_handlers),
+            |said| Some(said.as_ref()?.event_loop.as_ref()?.slow_handlers),
         );
         self.tls(loops);
         self.proxy(loops);

@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened};
+use windlass_core::{Disposition, Happened, Instant};
 use windlass_sys::net::{self, AcceptError};
 
-use super::connection::Connection;
+use super::loop_connection::LoopConnection;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::models::connection::Connection;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::room::Place;
 use crate::session::{Peer, Service};
@@ -98,7 +99,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
                 Err(AcceptError::Connection(_)) => {}
                 // Out of descriptors or memory, or the listener itself is broken: no spinning.
                 Err(_) => {
-                    state.counts.accept_pauses += 1;
+                    state.lane.counts.accept_pauses += 1;
                     return self.pause(cx);
                 }
             }
@@ -118,9 +119,9 @@ fn open<V: Service>(
     peer: Peer,
     place: Place,
 ) {
-    state.counts.accepted += 1;
+    state.lane.counts.accepted += 1;
     if state.is_cut() {
-        state.counts.cut += 1;
+        state.lane.counts.cut += 1;
         return;
     }
     // Not a TCP socket, or gone already: it works without, or the first read says so.
@@ -128,30 +129,31 @@ fn open<V: Service>(
     let now = state.now(cx);
     // Unwind safety: as with a session's panic, see the connection.
     let opened = catch_unwind(AssertUnwindSafe(|| {
-        state.service.open(&mut state.local, &peer, now)
+        state.lane.service.open(&mut state.lane.local, &peer, now)
     }));
     let Ok(session) = opened else {
-        state.counts.panics += 1;
+        state.lane.counts.panics += 1;
         return;
     };
-    let deadline = crate::session::Session::deadline(&session);
     let trigger = state.trigger;
-    let connection = Connection::<V>::new(socket, session, state.enter(now, place), &peer, trigger);
+    let connection = Connection::new(socket, session, &peer, trigger);
     let options = IoOptions {
         interest: connection.interest(),
         trigger,
         label: Some("connection".into()),
         ..IoOptions::default()
     };
+    let deadline = connection.deadline();
+    let connection = LoopConnection::<V>::new(connection, state.enter(now, place));
     match cx.register_handler(Box::new(connection), options) {
         Ok(event) => {
             state.note_connection(event);
-            if let Some(deadline) = deadline {
+            if deadline != Instant::FAR {
                 // It exists, as it was just registered.
                 let _ = cx.arm_at(event, deadline);
             }
         }
         // Out of watches or memory: the peer sees a close.
-        Err(_) => state.counts.failed += 1,
+        Err(_) => state.lane.counts.failed += 1,
     }
 }

@@ -2,38 +2,30 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{self, Rc};
 use std::sync::{Arc, Weak};
 
 use windlass_core::{Disposition, EventId, Instant, Trigger, WatcherId};
-use windlass_sys::clock;
 use windlass_sys::net::SocketFile;
 
 use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
 use crate::models::group::Group;
 use crate::models::handle::LoopHandle;
+use crate::models::lane::Lane;
 use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
 use crate::pool::WorkerPool;
-use crate::session::{Now, Output, Service};
+use crate::session::{Now, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
 /// server's own, and closures that are [posted](crate::models::LoopHandle::post), reach through it
 /// the loop's numbers, its service, and the server's stop.
 pub struct ServerState<V: Service> {
-    pub(super) service: Arc<V>,
-    pub(super) local: V::Local,
-    pub(super) limits: Limits,
+    pub(super) lane: Lane<V>,
     pub(super) pool: WorkerPool,
-    /// Input is read into this, after what the connection had left over.
-    pub(super) input: Box<[u8]>,
-    /// Output is written to this; empty between two calls.
-    pub(super) output: Output,
-    pub(super) counts: ServerReport,
     pub(super) group: Arc<Group<V>>,
     /// The loop's place in the group.
     index: usize,
@@ -54,7 +46,6 @@ pub struct ServerState<V: Service> {
     /// Through it notifiers reach the loop.
     pub(super) wake_flag: Arc<WakeFlag>,
     phase: Phase,
-    wall: WallClock,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +70,6 @@ pub(in crate::models) struct LoopParts<V: Service> {
     pub(in crate::models) files: Vec<Weak<SocketFile>>,
 }
 
-/// The wall clock, read once a second and counted on by the monotonic one in between.
-#[derive(Clone, Copy, Debug, Default)]
-struct WallClock {
-    read_at: Instant,
-    unix_ms: u64,
-}
-
-const WALL_CLOCK_MAX_AGE_NS: u64 = 1_000_000_000;
-
 impl<V: Service> ServerState<V> {
     pub(super) fn new(parts: LoopParts<V>, trigger: Trigger, wake_flag: Arc<WakeFlag>) -> Self {
         let LoopParts {
@@ -98,15 +80,9 @@ impl<V: Service> ServerState<V> {
             index,
             files,
         } = parts;
-        let local = service.local();
         Self {
-            service,
-            local,
-            limits,
+            lane: Lane::new(service, limits),
             pool,
-            input: vec![0; limits.input_bytes_max.max(4096)].into_boxed_slice(),
-            output: Output::new(limits.output),
-            counts: ServerReport::default(),
             group,
             index,
             book: Rc::default(),
@@ -120,33 +96,23 @@ impl<V: Service> ServerState<V> {
             trigger,
             wake_flag,
             phase: Phase::Serving,
-            wall: WallClock::default(),
         }
     }
 
     /// Has the service settle after each turn, if it wants to.
     pub(super) fn watch_turns(&mut self, reactor: &mut Reactor<'static, Self>) {
-        if !self.service.settles() {
+        if !self.lane.service.settles() {
             if let Some(hook) = self.settle_hook.take() {
                 reactor.remove_hook(hook);
             }
         } else if self.settle_hook.is_none() {
             let hook = reactor.on_prepare(|state, cx| {
                 let now = state.now(cx);
-                state.settle(now);
+                state.lane.settle(now);
                 Disposition::Keep
             });
             self.settle_hook = Some(hook);
         }
-    }
-
-    /// Lets the service settle. A panic is counted, and the next turn's is tried all the same.
-    fn settle(&mut self, now: Now) {
-        // Unwind safety: the shared part is the service's, as with a session's panic.
-        let settled = catch_unwind(AssertUnwindSafe(|| {
-            self.service.settle(&mut self.local, now);
-        }));
-        self.counts.panics += u64::from(settled.is_err());
     }
 
     /// Begins a graceful stop of the whole server, all loops of it: none accepts any more, then
@@ -154,7 +120,7 @@ impl<V: Service> ServerState<V> {
     /// [`Limits::stop_deadline`] the rest is cut. Called again, cuts what is left.
     pub fn stop(&mut self, cx: &mut Context<'_, 'static, Self>) {
         let begins = self.phase == Phase::Serving;
-        let deadline = cx.now() + self.limits.stop_deadline;
+        let deadline = cx.now() + self.lane.limits.stop_deadline;
         self.tell_others(move |state, cx| {
             if begins {
                 state.begin_stop(cx, deadline);
@@ -248,7 +214,7 @@ impl<V: Service> ServerState<V> {
                 cx.remove(event);
             }
         });
-        self.counts.cut += count as u64;
+        self.lane.counts.cut += count as u64;
         self.cuts.extend(list);
         self.watch_for_end(cx);
         self.end_if_done(cx);
@@ -268,7 +234,7 @@ impl<V: Service> ServerState<V> {
     /// What this loop did so far.
     #[must_use]
     pub fn report(&self) -> ServerReport {
-        self.counts
+        self.lane.counts
     }
 
     /// How many connections this loop has.
@@ -286,18 +252,18 @@ impl<V: Service> ServerState<V> {
     /// The service of this loop.
     #[must_use]
     pub fn service(&self) -> &Arc<V> {
-        &self.service
+        &self.lane.service
     }
 
     /// What the sessions of this loop share.
     #[must_use]
     pub fn local(&self) -> &V::Local {
-        &self.local
+        &self.lane.local
     }
 
     /// What the sessions of this loop share.
     pub fn local_mut(&mut self) -> &mut V::Local {
-        &mut self.local
+        &mut self.lane.local
     }
 
     /// Has this loop open its coming connections with `service`; to be called in each loop of a
@@ -308,13 +274,8 @@ impl<V: Service> ServerState<V> {
     /// session must not rely on what an earlier call left in its `Local`, and keeps what it needs
     /// of its service itself (an `Arc` of the configuration).
     pub fn replace_service(&mut self, cx: &mut Context<'_, 'static, Self>, service: Arc<V>) {
-        let local = service.local();
         let now = self.now(cx);
-        if self.settle_hook.is_some() {
-            self.settle(now);
-        }
-        self.service = service;
-        self.local = local;
+        self.lane.replace_service(service, now);
         self.watch_turns(cx);
     }
 
@@ -325,21 +286,14 @@ impl<V: Service> ServerState<V> {
     /// [`Limits::output`] stays as it was, and [`Limits::input_bytes_max`] does not get smaller:
     /// connections may hold as much already.
     pub fn set_limits(&mut self, limits: Limits) {
-        if limits.input_bytes_max > self.input.len() {
-            self.input = vec![0; limits.input_bytes_max].into_boxed_slice();
-        }
-        self.limits = Limits {
-            output: self.limits.output,
-            input_bytes_max: self.input.len(),
-            ..limits
-        };
+        self.lane.set_limits(limits);
         self.group.room.set_connections_max(limits.connections_max);
     }
 
     /// The limits that this loop obeys.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.limits
+        &self.lane.limits
     }
 
     /// Duplicates the sockets that this loop accepts from, to hand them on: to a program that takes
@@ -408,24 +362,7 @@ impl<V: Service> ServerState<V> {
     /// The time of this turn.
     #[inline]
     pub(super) fn now(&mut self, reactor: &mut Reactor<'static, Self>) -> Now {
-        let monotonic = reactor.now();
-        let age_ns = monotonic
-            .as_nanos()
-            .saturating_sub(self.wall.read_at.as_nanos());
-        if age_ns >= WALL_CLOCK_MAX_AGE_NS || self.wall.unix_ms == 0 {
-            self.wall = WallClock {
-                read_at: monotonic,
-                unix_ms: clock::realtime_unix_ms(),
-            };
-            return Now {
-                monotonic,
-                unix_ms: self.wall.unix_ms,
-            };
-        }
-        Now {
-            monotonic,
-            unix_ms: self.wall.unix_ms + age_ns / 1_000_000,
-        }
+        self.lane.now(reactor.now())
     }
 }
 

@@ -10,7 +10,7 @@ use crate::session::{Front, Output};
 
 /// How far a flush came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flushed {
+pub(in crate::models) enum Flushed {
     /// Everything was taken.
     All,
     /// The socket takes no more for now.
@@ -21,7 +21,7 @@ pub(super) enum Flushed {
 
 /// Why a flush failed.
 #[derive(Debug)]
-pub(super) enum FlushError {
+pub(in crate::models) enum FlushError {
     /// The peer is gone.
     Socket,
     /// A file is shorter than it was: what was promised can't be sent.
@@ -36,7 +36,7 @@ const FOLLOWS_BYTES_MAX: u64 = 64 * 1024;
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Writes as much of `output` as `socket` takes.
-pub(super) fn flush(
+pub(in crate::models) fn flush(
     socket: BorrowedFd<'_>,
     output: &mut Output,
     sent_bytes: &mut u64,

@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use windlass_core::{Instant, Interest, Readiness, Trigger};
 
-use super::{Connection, Cx, Phase};
-use crate::models::single_loop::state::ServerState;
-use crate::session::{Service, Session};
+use super::host::{Host, Transport};
+use super::{Connection, Phase};
+use crate::models::lane::Lane;
+use crate::session::{Now, Service, Session};
 
 /// When a job that found the pool full is tried again.
 const POOL_RETRY: Duration = Duration::from_millis(2);
 
-impl<V: Service> Connection<V> {
+impl<V: Service, T: Transport> Connection<V, T> {
     /// What to ask for to read. With edges also the peer's close, and urgent data, at which a read
     /// stops: if neither was reported, a read that filled less than its room has taken all there
     /// was, and what comes later is reported.
-    pub(super) fn reading(edge: bool) -> Interest {
-        if edge {
+    pub(super) fn reading(trigger: Trigger) -> Interest {
+        if trigger == Trigger::Edge {
             Interest::READ | Interest::PEER_CLOSED | Interest::PRIORITY
         } else {
             Interest::READ
@@ -46,10 +47,15 @@ impl<V: Service> Connection<V> {
         self.output.as_ref().is_none_or(|output| output.is_low())
     }
 
+    /// Whether output has not left yet.
+    pub(super) fn owes(&self) -> bool {
+        self.output.is_some() || self.transport.is_sending()
+    }
+
     /// When the peer will have taken nothing for too long.
-    pub(super) fn stall_deadline(&self, state: &ServerState<V>) -> Instant {
-        match (&self.output, state.limits.write_stall_timeout) {
-            (Some(_), Some(timeout)) => self.progress_at + timeout,
+    pub(super) fn stall_deadline(&self, lane: &Lane<V>) -> Instant {
+        match lane.limits.write_stall_timeout {
+            Some(timeout) if self.owes() => self.progress_at + timeout,
             _ => Instant::FAR,
         }
     }
@@ -57,13 +63,13 @@ impl<V: Service> Connection<V> {
     /// Watches for what it waits for now; what it is ready for already and edges do not report
     /// again has its turn later.
     #[inline]
-    pub(super) fn update_interest(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
-        let edge = state.trigger == Trigger::Edge;
+    pub(super) fn update_interest(&mut self, lane: &Lane<V>, host: &mut impl Host) {
+        let edge = self.trigger == Trigger::Edge;
         let reads_on = matches!(self.phase, Phase::Reading)
             && self.output.is_none()
             && !self.input_ended
             && !self.ready.intersects(Readiness::READ);
-        if edge && reads_on && self.interest == Self::reading(edge) {
+        if edge && reads_on && self.interest == Self::reading(self.trigger) {
             self.paused = false;
             return;
         }
@@ -75,7 +81,7 @@ impl<V: Service> Connection<V> {
         let reads = match self.phase {
             Phase::Reading => !self.input_ended && !self.paused,
             Phase::Waiting => {
-                !self.input_ended && !self.paused && self.carry.len() < state.input.len()
+                !self.input_ended && !self.paused && self.carry.len() < lane.input.len()
             }
             Phase::Finishing { left_bytes } | Phase::Closing { left_bytes } => {
                 !self.input_ended && left_bytes > 0
@@ -85,7 +91,7 @@ impl<V: Service> Connection<V> {
         };
         let mut interest = Interest::NONE;
         if reads {
-            interest |= Self::reading(edge);
+            interest |= Self::reading(self.trigger);
         }
         if self.output.is_some() {
             interest |= Interest::WRITE;
@@ -96,32 +102,28 @@ impl<V: Service> Connection<V> {
         }
         if interest != self.interest {
             self.interest = interest;
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.set_interest(event, interest);
+            host.watch(interest);
         }
         if !edge {
             self.ready = Readiness::NONE;
         } else if self.ready.intersects(Readiness::READ) && interest.contains(Interest::READ)
             || self.ready.intersects(Readiness::WRITE) && interest.contains(Interest::WRITE)
         {
-            let event = cx.event();
-            // It exists: its handler runs.
-            let _ = cx.activate(event, 1);
+            host.call_again();
         }
     }
 
     /// Arms the event's timer for the first of its deadlines.
     #[inline]
-    pub(super) fn update_deadline(&mut self, state: &ServerState<V>, cx: &mut Cx<'_, V>) {
+    pub(super) fn update_deadline(&mut self, lane: &Lane<V>, host: &mut impl Host, now: Now) {
         let mut deadline = match self.phase {
             Phase::Lingering { until, .. } => until,
             Phase::Closing { .. } => Instant::FAR,
-            Phase::Queued(_) => cx.now() + POOL_RETRY,
+            Phase::Queued(_) => now.monotonic + POOL_RETRY,
             _ => self.session.deadline().unwrap_or(Instant::FAR),
         };
-        if self.output.is_some() {
-            deadline = deadline.min(self.stall_deadline(state));
+        if self.owes() {
+            deadline = deadline.min(self.stall_deadline(lane));
         }
         // A later deadline needs no other timer: at the old one it is seen that nothing is due.
         // So a connection that is served again and again leaves its timer alone.
@@ -129,12 +131,6 @@ impl<V: Service> Connection<V> {
             return;
         }
         self.armed = deadline;
-        let event = cx.event();
-        // It exists: its handler runs.
-        let _ = if deadline == Instant::FAR {
-            cx.disarm(event).map(drop)
-        } else {
-            cx.arm_at(event, deadline)
-        };
+        host.arm(deadline);
     }
 }

@@ -1,0 +1,281 @@
+//! Servers of any model behind one interface: chosen by name, run, stopped, and reached thread by
+//! thread while they run.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::builder::ServerBuilder;
+use super::handle::StopHandle;
+use super::limits::Limits;
+use super::listening::BindError;
+use super::report::{CutConnection, ServerReport};
+use super::{MultiLoop, SingleLoop};
+use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
+use crate::session::Service;
+
+/// A server of one of the models.
+pub trait Server<V: Service>: fmt::Debug {
+    /// Which model it is.
+    fn kind(&self) -> ModelKind;
+
+    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
+    fn local_addrs(&self) -> &[SocketAddr];
+
+    /// A handle that stops the server, from any thread or handler.
+    fn stop_handle(&self) -> StopHandle;
+
+    /// Reaches each thread that calls sessions, from any thread. What is posted before the server
+    /// runs is called when it does.
+    fn threads(&self) -> Vec<ThreadHandle<V>>;
+
+    /// Serves until it is stopped; answers what was done, by all threads together. The threads have
+    /// ended then.
+    ///
+    /// # Errors
+    ///
+    /// If waiting fails.
+    ///
+    /// # Panics
+    ///
+    /// Passes on the panic of a handler of an event loop that is not
+    /// [contained](crate::event_loop::PanicPolicy). Panics of sessions end their connections only.
+    fn run(&mut self) -> Result<ServerReport, RunError>;
+
+    /// What the stop cut, up to 32 connections of each thread; known when [`run`](Self::run) has
+    /// returned.
+    fn cut_connections(&self) -> Vec<CutConnection>;
+
+    /// The last handlers that ran longer than the limit, if the model has event loops
+    /// ([`Reactor::slow_handlers`](crate::event_loop::Reactor::slow_handlers)); known when
+    /// [`run`](Self::run) has returned.
+    fn slow_handlers(&self) -> Vec<SlowHandler>;
+}
+
+/// A server whose model was chosen at run time.
+pub type AnyServer<V> = Box<dyn Server<V>>;
+
+/// The models, by name.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelKind {
+    /// [`SingleLoop`].
+    SingleLoop,
+    /// [`MultiLoop`].
+    MultiLoop,
+}
+
+/// What can be set of a model that is chosen at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyModel {
+    kind: ModelKind,
+    threads: Option<NonZeroUsize>,
+}
+
+impl ModelKind {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 2] = [Self::SingleLoop, Self::MultiLoop];
+
+    /// Its name in commands and reports, such as `single-loop`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SingleLoop => "single-loop",
+            Self::MultiLoop => "multi-loop",
+        }
+    }
+
+    /// Starts to build a server of `service`.
+    #[must_use]
+    pub fn builder<V: Service>(self, service: Arc<V>) -> ServerBuilder<V, AnyModel> {
+        let model = AnyModel {
+            kind: self,
+            threads: None,
+        };
+        ServerBuilder::new(service, model)
+    }
+}
+
+impl fmt::Display for ModelKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for ModelKind {
+    type Err = UnknownModel;
+
+    fn from_str(name: &str) -> Result<Self, UnknownModel> {
+        let found = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| UnknownModel(name.to_owned()))
+    }
+}
+
+/// A name that no model has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownModel(String);
+
+impl fmt::Display for UnknownModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no model is called {:?}; there are ", self.0)?;
+        for (at, kind) in ModelKind::ALL.into_iter().enumerate() {
+            let comma = if at > 0 { ", " } else { "" };
+            write!(f, "{comma}{kind}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for UnknownModel {}
+
+impl<V: Service> ServerBuilder<V, AnyModel> {
+    /// Sets how many threads the model has of those that it can have several of: loops, workers,
+    /// followers. Without it each model has its own default. Models of one thread, or of one for
+    /// each connection, have no use for it.
+    #[must_use]
+    pub fn threads(mut self, threads: NonZeroUsize) -> Self {
+        self.model.threads = Some(threads);
+        self
+    }
+
+    /// Opens sockets, loops and threads.
+    ///
+    /// # Errors
+    ///
+    /// As the build of the model.
+    pub fn build(self) -> Result<AnyServer<V>, BindError> {
+        let AnyModel { kind, threads } = self.model;
+        Ok(match kind {
+            ModelKind::SingleLoop => Box::new(self.with_model(SingleLoop::<V>::MODEL).build()?),
+            ModelKind::MultiLoop => {
+                let mut builder = self.with_model(MultiLoop::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.loops(threads);
+                }
+                Box::new(builder.build()?)
+            }
+        })
+    }
+}
+
+/// One thread of a server, as a closure sees it that was posted there.
+pub trait ServerThread<V: Service> {
+    /// The service that this thread opens connections with.
+    fn service(&self) -> &Arc<V>;
+
+    /// What the sessions of this thread share.
+    fn local(&mut self) -> &mut V::Local;
+
+    /// What this thread did so far.
+    fn report(&self) -> ServerReport;
+
+    /// How many connections are open that only this thread handles. Those that several threads
+    /// share are told by the first of them.
+    fn open_connections(&self) -> usize;
+
+    /// Has this thread open its coming connections with `service`; to be called in each thread of a
+    /// server. See [`ServerState::replace_service`](super::ServerState::replace_service), also for
+    /// what becomes of open sessions.
+    fn replace_service(&mut self, service: Arc<V>);
+
+    /// The limits that this thread obeys.
+    fn limits(&self) -> &Limits;
+
+    /// Has this thread obey other limits; to be called in each thread of a server, with the same
+    /// ones. See [`ServerState::set_limits`](super::ServerState::set_limits).
+    fn set_limits(&mut self, limits: Limits);
+
+    /// Duplicates the sockets that this thread accepts from, if it does; each is told by one thread
+    /// only. See [`ServerState::duplicate_listeners`](super::ServerState::duplicate_listeners).
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`.
+    fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>>;
+
+    /// Leaves the files of the server's Unix listeners where they are when it ends.
+    fn keep_socket_files(&self);
+
+    /// The numbers of this thread's event loop, if it has one.
+    fn loop_numbers(&self) -> Option<LoopNumbers>;
+
+    /// What this thread watches, in lines, for people to read.
+    fn dump(&self) -> String;
+}
+
+/// What an event loop counted.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LoopNumbers {
+    /// How late its handlers ran.
+    pub lag: LagHistogram,
+    /// How long they took, if that is measured.
+    pub handler_times: Option<LagHistogram>,
+    /// How many ran longer than the limit.
+    pub slow_handlers: u64,
+}
+
+/// What is posted to a thread.
+pub(super) type Visit<V> = Box<dyn FnOnce(&mut dyn ServerThread<V>) + Send>;
+/// What posts it.
+type PostVisit<V> = dyn Fn(Visit<V>) -> Result<(), PostError> + Send + Sync;
+
+/// Reaches one thread of a server, from any thread.
+pub struct ThreadHandle<V: Service>(Arc<PostVisit<V>>);
+
+impl<V: Service> ThreadHandle<V> {
+    pub(super) fn new(
+        post: impl Fn(Visit<V>) -> Result<(), PostError> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(post))
+    }
+
+    /// Has the thread call `visit`, soon, also if it is idle.
+    ///
+    /// # Errors
+    ///
+    /// If the thread is gone; the closure is dropped. One that was posted and then not called,
+    /// because the thread ended first, is dropped too.
+    pub fn post(
+        &self,
+        visit: impl FnOnce(&mut dyn ServerThread<V>) + Send + 'static,
+    ) -> Result<(), PostError> {
+        (self.0)(Box::new(visit))
+    }
+}
+
+impl<V: Service> Clone for ThreadHandle<V> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// A panic elsewhere leaves nothing half done in it.
+impl<V: Service> UnwindSafe for ThreadHandle<V> {}
+impl<V: Service> RefUnwindSafe for ThreadHandle<V> {}
+
+impl<V: Service> fmt::Debug for ThreadHandle<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadHandle").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_found_by_its_name() {
+        for kind in ModelKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let unknown = "actor".parse::<ModelKind>().unwrap_err().to_string();
+        assert!(unknown.contains("\"actor\""), "{unknown}");
+        assert!(unknown.contains("single-loop, multi-loop"), "{unknown}");
+    }
+}

@@ -1,0 +1,137 @@
+//! A connection as a handler of a loop.
+
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use windlass_core::{Disposition, Happened, Instant, Interest};
+
+use super::book::Entry;
+use super::state::ServerState;
+use crate::event_loop::{Context, EventHandler, WakeFlag};
+use crate::models::connection::{Connection, Host, JobRefused, JobSlot, Transport};
+use crate::pool::{SubmitErrorKind, WorkerPool};
+use crate::session::{Job, Notifier, Service};
+
+type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
+
+/// One connection of a loop.
+pub(super) struct LoopConnection<V: Service> {
+    connection: Connection<V>,
+    entry: Entry,
+}
+
+impl<V: Service> LoopConnection<V> {
+    pub(super) fn new(connection: Connection<V>, entry: Entry) -> Self {
+        Self { connection, entry }
+    }
+}
+
+impl<V: Service> Drop for LoopConnection<V> {
+    fn drop(&mut self) {
+        self.entry.note_end(|| self.connection.summary());
+    }
+}
+
+impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
+    fn handle_event(
+        &mut self,
+        state: &mut ServerState<V>,
+        cx: &mut Cx<'_, V>,
+        happened: Happened,
+    ) -> Disposition {
+        let now = state.now(cx);
+        let ends_connections = state.ends_connections();
+        let ServerState {
+            lane,
+            pool,
+            wake_flag,
+            ..
+        } = state;
+        debug_assert!(
+            lane.output.is_empty(),
+            "another connection's output is left"
+        );
+        let mut host = LoopHost {
+            cx,
+            pool,
+            wake_flag,
+            ends_connections,
+        };
+        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
+        // put in order below; the service's shared part is the service's, as with any panic.
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            self.connection.step(lane, &mut host, happened, now)
+        }));
+        if !matches!(stepped, Ok(Ok(()))) {
+            lane.counts.panics += u64::from(stepped.is_err());
+            // Of a cut answer nothing must reach the next connection.
+            lane.output.clear();
+            state.forget_connection(cx);
+            return Disposition::Remove;
+        }
+        Disposition::Keep
+    }
+
+    fn get_handle(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.connection.transport().socket())
+    }
+}
+
+/// The loop, as the connection's driver. All calls concern the event whose handler runs, so none
+/// fails because that is gone.
+struct LoopHost<'a, 'c, V: Service> {
+    cx: &'a mut Cx<'c, V>,
+    pool: &'a WorkerPool,
+    wake_flag: &'a Arc<WakeFlag>,
+    ends_connections: bool,
+}
+
+impl<V: Service> Host for LoopHost<'_, '_, V> {
+    fn notifier(&self) -> Notifier {
+        let (flag, event) = (Arc::clone(self.wake_flag), self.cx.event());
+        Notifier::new(move || flag.complete(event))
+    }
+
+    fn call_again(&mut self) {
+        let event = self.cx.event();
+        let _ = self.cx.activate(event, 1);
+    }
+
+    #[inline]
+    fn watch(&mut self, interest: Interest) {
+        let event = self.cx.event();
+        let _ = self.cx.set_interest(event, interest);
+    }
+
+    #[inline]
+    fn arm(&mut self, deadline: Instant) {
+        let event = self.cx.event();
+        let _ = if deadline == Instant::FAR {
+            self.cx.disarm(event).map(drop)
+        } else {
+            self.cx.arm_at(event, deadline)
+        };
+    }
+
+    fn start_job(&mut self, job: Job, slot: JobSlot) -> Result<(), JobRefused> {
+        let event = self.cx.event();
+        let submitted = self.cx.submit_job(self.pool, job, move |_, cx, outcome| {
+            slot.put(outcome);
+            // Gone: the connection ended meanwhile.
+            let _ = cx.activate(event, 1);
+        });
+        match submitted {
+            Ok(_) => Ok(()),
+            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
+                Err(JobRefused::Full(error.rejected.0))
+            }
+            // The pool is shut down: nobody will do it.
+            Err(_) => Err(JobRefused::Closed),
+        }
+    }
+
+    fn ends_connections(&self) -> bool {
+        self.ends_connections
+    }
+}
