@@ -42,7 +42,7 @@ use self::interrupt::Interrupt;
 pub(crate) use self::load::run as run_load;
 use self::machine::Machine;
 use self::measure::{Bench, idle_possible};
-use self::model::ModelKind;
+use self::model::Model;
 use self::progress::{Progress, clock};
 use self::results::{Report, Settings};
 pub(crate) use self::server::run as run_server;
@@ -110,38 +110,48 @@ fn publish(arguments: &CompareArguments, report: &Report) -> Result<(), Box<dyn 
     write(&arguments.html, page::html(report).as_bytes())?;
     let took = clock(Duration::from_secs_f64(report.took_s));
     if report.is_partial {
-        say(format_args!("interrupted after {took}: the report is partial"));
+        say(format_args!(
+            "interrupted after {took}: the report is partial"
+        ));
     }
-    say(format_args!("{} has the plots ({took})", arguments.html.display()));
+    say(format_args!(
+        "{} has the plots ({took})",
+        arguments.html.display()
+    ));
     Ok(())
 }
 
 fn settings(arguments: &CompareArguments) -> Settings {
-    let quick = |brief, full| if arguments.quick { brief } else { full };
+    let brief = (Duration::from_millis(250), 1000, 2);
+    let full = (Duration::from_secs(1), 2000, 3);
+    let (duration, idle, rounds) = if arguments.quick { brief } else { full };
     let connections = arguments.connections.unwrap_or(64);
-    let duration = quick(Duration::from_millis(250), Duration::from_secs(1));
     Settings {
         is_quick: arguments.quick,
         connections,
-        idle: idle_possible(arguments.idle.unwrap_or_else(|| quick(1000, 2000)), connections),
+        idle: idle_possible(arguments.idle.unwrap_or(idle), connections),
         duration_s: arguments.duration.unwrap_or(duration).as_secs_f64(),
         threads: arguments.threads,
         rate: arguments.rate,
-        rounds: arguments.rounds.unwrap_or_else(|| quick(2, 3)),
+        rounds: arguments.rounds.unwrap_or(rounds),
         order_seed: arguments.order_seed,
     }
 }
 
 /// Those asked for, each once, in the order of the report.
-fn models(arguments: &CompareArguments) -> Vec<ModelKind> {
+fn models(arguments: &CompareArguments) -> Vec<Model> {
     let asked = &arguments.models;
-    let mut models = ModelKind::ALL.to_vec();
+    let mut models = Model::ALL.to_vec();
     models.retain(|model| asked.is_empty() || asked.contains(model));
     models
 }
 
 fn workloads(arguments: &CompareArguments) -> Vec<Workload> {
-    let asked: Vec<_> = arguments.workloads.iter().flat_map(|named| &named.0).collect();
+    let asked: Vec<_> = arguments
+        .workloads
+        .iter()
+        .flat_map(|named| &named.0)
+        .collect();
     let mut workloads = Workload::ALL.to_vec();
     workloads.retain(|workload| asked.is_empty() || asked.contains(&workload));
     workloads

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::model::{self, ModelKind};
+use super::model::{self, Model};
 use super::workload::{self, Named, Workload};
 
 /// What `windlass compare` is told.
@@ -19,7 +19,7 @@ pub(crate) struct CompareArguments {
 
     /// The models, by their names, with commas in between [default: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = model::parse)]
-    pub(super) models: Vec<ModelKind>,
+    pub(super) models: Vec<Model>,
 
     /// The workloads, by their names, with commas in between [default: all].
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = workload::parse)]
@@ -67,7 +67,7 @@ pub(crate) struct CompareArguments {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArguments {
     #[arg(long, value_parser = model::parse)]
-    pub(super) model: ModelKind,
+    pub(super) model: Model,
     #[arg(long, value_parser = workload::parse_one)]
     pub(super) workload: Workload,
     #[arg(long)]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_help_names_all_that_there_is() {
-        for kind in ModelKind::ALL {
+        for kind in Model::ALL {
             assert!(AFTER_HELP.contains(kind.name()), "{kind}");
         }
         for workload in Workload::ALL {

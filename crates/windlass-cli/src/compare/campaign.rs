@@ -12,7 +12,7 @@ use hdrhistogram::CreationError;
 
 use super::child::RunError;
 use super::measure::{Bench, Run, Sample};
-use super::model::ModelKind;
+use super::model::Model;
 use super::progress::Progress;
 use super::results::{Calls, Cell, Figures, WorkloadReport};
 use super::stats;
@@ -24,7 +24,7 @@ const RATE_PART: f64 = 0.5;
 
 pub(super) struct Campaign<'a> {
     pub(super) bench: Bench<'a>,
-    pub(super) models: Vec<ModelKind>,
+    pub(super) models: Vec<Model>,
     pub(super) workloads: Vec<Workload>,
     pub(super) rounds: u32,
     pub(super) duration: Duration,
@@ -36,7 +36,7 @@ pub(super) struct Campaign<'a> {
 /// What the runs gave, until they are figures.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    cells: BTreeMap<(Workload, ModelKind), CellSamples>,
+    cells: BTreeMap<(Workload, Model), CellSamples>,
     rates: BTreeMap<Workload, f64>,
 }
 
@@ -116,16 +116,19 @@ impl Campaign<'_> {
     }
 
     /// The order of the models: another one each time, the same for the same seed.
-    fn order(&self, round: u32, workload: usize, pace: Pace) -> Vec<ModelKind> {
+    fn order(&self, round: u32, workload: usize, pace: Pace) -> Vec<Model> {
         let mut models = self.models.clone();
         let turn = (u64::from(round) << 32) | (workload as u64) << 1 | pace as u64;
-        stats::shuffle(&mut models, self.seed.wrapping_add(turn.wrapping_mul(0x9e37)));
+        stats::shuffle(
+            &mut models,
+            self.seed.wrapping_add(turn.wrapping_mul(0x9e37)),
+        );
         models
     }
 
     fn one(
         &self,
-        model: ModelKind,
+        model: Model,
         workload: Workload,
         pace: Pace,
         samples: &mut Samples,
@@ -165,7 +168,7 @@ impl Campaign<'_> {
 
     fn calls(
         &self,
-        model: ModelKind,
+        model: Model,
         workload: Workload,
         samples: &mut Samples,
     ) -> Result<(), RunError> {
@@ -243,9 +246,9 @@ mod tests {
         let mut samples = Samples::default();
         assert_eq!(samples.slowest(Workload::Hello), None);
         for (model, completed) in [
-            (ModelKind::SingleLoop, 100_000),
-            (ModelKind::ThreadPool, 24_690),
-            (ModelKind::Hybrid, 0),
+            (Model::SingleLoop, 100_000),
+            (Model::ThreadPool, 24_690),
+            (Model::Hybrid, 0),
         ] {
             let cell = samples.cells.entry((Workload::Hello, model)).or_default();
             cell.closed_loop.push(sample(completed));

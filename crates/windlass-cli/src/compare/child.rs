@@ -60,7 +60,7 @@ impl Role {
         let stdin = process.stdin.take();
         let stdout = process.stdout.take();
         let (heard, lines) = channel();
-        let mut role = Self {
+        let role = Self {
             name,
             process,
             stdin,

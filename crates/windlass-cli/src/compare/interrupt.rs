@@ -48,7 +48,10 @@ impl Interrupt {
                     }
                 };
                 if let Err(error) = event_loop.run(&mut ()) {
-                    say(format_args!("{}: Ctrl-C is not watched any more", chain(&error)));
+                    say(format_args!(
+                        "{}: Ctrl-C is not watched any more",
+                        chain(&error)
+                    ));
                 }
             })?;
         match is_ready.recv() {

@@ -417,7 +417,8 @@ impl Generator {
     }
 
     fn end_window(&mut self, cx: &mut Loop) {
-        self.record.end_window(UsageFigures::take().since(self.used_before));
+        self.record
+            .end_window(UsageFigures::take().since(self.used_before));
         self.phase = Phase::Draining;
         self.later(cx, DRAIN_LIMIT, Self::finish);
         self.drain(cx);
@@ -443,7 +444,8 @@ impl Generator {
             class: Class::Plain,
         });
         for sent in waiting.chain(unsent) {
-            self.record.unanswered(sent.class, now.saturating_sub(sent.due_ns));
+            self.record
+                .unanswered(sent.class, now.saturating_sub(sent.due_ns));
         }
         self.phase = Phase::Over;
         let result = self.record.result(self.arguments.duration);

@@ -7,11 +7,6 @@ use std::num::NonZeroU64;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde::Serialize;
 
-use super::model::ModelKind;
-
-/// Workers of the models that have them, if it is not said.
-const WORKERS: usize = 4;
-
 /// What the figures were measured on.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
@@ -67,7 +62,9 @@ fn usable() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else {
         return Vec::new();
     };
-    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
+    (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect()
 }
 
 /// Keeps the calling thread, and those it starts later, on these processors; none: where it is.
@@ -87,16 +84,6 @@ pub(super) fn stay_on(cpus: &[usize]) -> io::Result<()> {
 pub(super) fn be_punctual() {
     // Refused, waits are late; the figure of late requests shows it.
     let _ = set_current_timer_slack(NonZeroU64::new(1));
-}
-
-/// How many threads a model has: as many as asked for, or one loop per processor, or a few workers.
-pub(super) fn threads_of(kind: ModelKind, asked: Option<u32>) -> usize {
-    let processors = usable().len().max(1);
-    match (asked, kind) {
-        (Some(asked), _) => usize::try_from(asked).unwrap_or(1).max(1),
-        (None, ModelKind::MultiLoop) => processors,
-        (None, _) => processors.max(WORKERS),
-    }
 }
 
 /// The value behind `name` and a colon.

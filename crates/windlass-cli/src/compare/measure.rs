@@ -9,7 +9,7 @@ use windlass_sys::limits::descriptor_limit;
 use super::child::{Role, RunError};
 use super::interrupt::Interrupt;
 use super::machine::{Pinning, kib_of};
-use super::model::ModelKind;
+use super::model::Model;
 use super::syscalls::Counter;
 use super::wire::{FIGURES, GO, LoadResult, LoadSays, ServerSays, UsageFigures, span};
 use super::workload::Workload;
@@ -22,7 +22,7 @@ const DESCRIPTORS_LEFT: u64 = 512;
 /// What is run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    pub(super) model: ModelKind,
+    pub(super) model: Model,
     pub(super) workload: Workload,
     /// Requests per second; `None`: a closed loop.
     pub(super) rate: Option<f64>,
@@ -98,7 +98,11 @@ impl Bench<'_> {
         if self.interrupt.is_set() {
             return Err(RunError::Interrupted);
         }
-        let mut server = Role::start("compare-server", &self.server_arguments(run), self.interrupt)?;
+        let mut server = Role::start(
+            "compare-server",
+            &self.server_arguments(run),
+            self.interrupt,
+        )?;
         let addr = match server.hear(LINE_LIMIT)? {
             ServerSays::Listening(addr) => addr.to_string(),
             ServerSays::Failed(why) => return Err(RunError::Unavailable(why)),

@@ -1,11 +1,10 @@
 //! The models that are compared: their names, what the page says of them, where each computes.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// A concurrency model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ModelKind {
+pub(crate) enum Model {
     SingleLoop,
     MultiLoop,
     ReactorWorkers,
@@ -18,7 +17,7 @@ pub(crate) enum ModelKind {
     ThreadPool,
 }
 
-impl ModelKind {
+impl Model {
     pub(crate) const ALL: [Self; 10] = [
         Self::SingleLoop,
         Self::MultiLoop,
@@ -48,25 +47,21 @@ impl ModelKind {
     }
 }
 
-impl fmt::Display for ModelKind {
+impl Model {
+    /// The one that the library builds servers of, if it has it.
+    pub(super) fn kind(self) -> Option<windlass::models::ModelKind> {
+        self.name().parse().ok()
+    }
+}
+
+impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
 }
 
-impl FromStr for ModelKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| format!("no model is called `{text}`"))
-    }
-}
-
 /// The model that the others are compared with.
-pub(super) const BASELINE: ModelKind = ModelKind::SingleLoop;
+pub(super) const BASELINE: Model = Model::SingleLoop;
 
 /// Where a request that computes does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,10 +75,10 @@ pub(super) enum Compute {
 }
 
 impl Compute {
-    pub(super) fn of(kind: ModelKind) -> Self {
+    pub(super) fn of(kind: Model) -> Self {
         match kind {
-            ModelKind::SingleLoop | ModelKind::MultiLoop | ModelKind::UringProactor => Self::InLoop,
-            ModelKind::Hybrid => Self::OffLoaded,
+            Model::SingleLoop | Model::MultiLoop | Model::UringProactor => Self::InLoop,
+            Model::Hybrid => Self::OffLoaded,
             _ => Self::InThread,
         }
     }
@@ -98,54 +93,54 @@ impl Compute {
 }
 
 /// What a model is, in two sentences.
-pub(super) fn summary(kind: ModelKind) -> &'static str {
+pub(super) fn summary(kind: Model) -> &'static str {
     match kind {
-        ModelKind::SingleLoop => {
+        Model::SingleLoop => {
             "One thread waits for all connections at once and serves whichever is ready. \
              Nothing is handed over and nothing is locked, so a request costs the least, \
              but a handler that computes or blocks holds up everybody."
         }
-        ModelKind::MultiLoop => {
+        Model::MultiLoop => {
             "One such loop per core, each with its own connections, which the kernel divides among \
              them. It scales with the cores and shares nothing, but a slow handler still holds up \
              the connections of its loop."
         }
-        ModelKind::ReactorWorkers => {
+        Model::ReactorWorkers => {
             "One thread only waits and queues what is ready; workers read, process and write. \
              A slow request occupies a worker and nobody else, at the price of a hand-over and a \
              re-armed registration for each event."
         }
-        ModelKind::EmulatedProactor => {
+        Model::EmulatedProactor => {
             "The loop’s thread reads and writes, and hands complete input to workers, whose output \
              it gets back. Workers never touch a socket; each request crosses between threads \
              twice."
         }
-        ModelKind::UringProactor => {
+        Model::UringProactor => {
             "The kernel does the reading and writing, through io_uring, and reports what is \
              complete. Operations go in and completions come out in batches, so that a busy server \
              makes hardly any system call per request."
         }
-        ModelKind::HalfSyncHalfAsync => {
+        Model::HalfSyncHalfAsync => {
             "An asynchronous layer does the I/O and puts whole requests into a queue, from which \
              synchronous workers take them. The workers may block and stay simple; the queue costs \
              a lock and, when a worker sleeps, a wake-up."
         }
-        ModelKind::LeaderFollowers => {
+        Model::LeaderFollowers => {
             "Threads take turns: one leads and waits, and when something happens it promotes a \
              follower before it handles the event itself. Nothing is queued or handed over, and \
              several threads can compute at once."
         }
-        ModelKind::Hybrid => {
+        Model::Hybrid => {
             "A loop does all the I/O and every short request, and a pool runs the jobs that \
              requests hand out because they compute or block. Short requests are as cheap as in a \
              single loop, and long ones do not hold them up."
         }
-        ModelKind::ThreadPerConnection => {
+        Model::ThreadPerConnection => {
             "Each connection has a thread that reads, processes and writes, and blocks in between. \
              The simplest program, and the scheduler keeps it fair, but each connection costs a \
              stack and each request a context switch or two."
         }
-        ModelKind::ThreadPool => {
+        Model::ThreadPool => {
             "A fixed number of threads shares the connections, each doing blocking work for one \
              request at a time. It bounds threads and memory; when all of them are busy, the \
              others wait."
@@ -154,9 +149,10 @@ pub(super) fn summary(kind: ModelKind) -> &'static str {
 }
 
 /// Reads a name of the command line.
-pub(super) fn parse(text: &str) -> Result<ModelKind, String> {
-    text.parse().map_err(|_| {
-        let names: Vec<_> = ModelKind::ALL.iter().map(|kind| kind.name()).collect();
+pub(super) fn parse(text: &str) -> Result<Model, String> {
+    let mut all = Model::ALL.into_iter();
+    all.find(|model| model.name() == text).ok_or_else(|| {
+        let names: Vec<_> = Model::ALL.iter().map(|model| model.name()).collect();
         format!("the models are {}", names.join(", "))
     })
 }
@@ -167,15 +163,23 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for kind in ModelKind::ALL {
+        for kind in Model::ALL {
             assert_eq!(parse(kind.name()), Ok(kind));
         }
         assert!(parse("none").unwrap_err().contains("single-loop, multi"));
     }
 
     #[test]
+    fn no_model_of_the_library_is_left_out() {
+        let ours: Vec<_> = Model::ALL.iter().filter_map(|model| model.kind()).collect();
+        for kind in windlass::models::ModelKind::ALL {
+            assert!(ours.contains(&kind), "{kind}");
+        }
+    }
+
+    #[test]
     fn each_model_is_explained_in_two_sentences() {
-        for kind in ModelKind::ALL {
+        for kind in Model::ALL {
             let text = summary(kind);
             assert_eq!(text.matches('.').count(), 2, "{text}");
         }

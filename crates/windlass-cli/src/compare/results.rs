@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::measure::Sample;
-use super::model::{Compute, ModelKind};
+use super::model::{Compute, Model};
 use super::stats::{self, Spread};
 use super::workload::Workload;
 
@@ -56,7 +56,7 @@ pub(super) struct WorkloadReport {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Cell {
     #[serde(serialize_with = "as_text")]
-    pub(super) model: ModelKind,
+    pub(super) model: Model,
     /// Where requests that compute do so.
     pub(super) compute: &'static str,
     pub(super) closed_loop: Option<Figures>,
@@ -88,7 +88,8 @@ pub(super) struct Figures {
     pub(super) cpu_us_per_request: Spread,
     pub(super) voluntary_switches: Spread,
     pub(super) involuntary_switches: Spread,
-    pub(super) switches_per_request: Spread,
+    pub(super) voluntary_per_request: Spread,
+    pub(super) involuntary_per_request: Spread,
     pub(super) rss_peak_bytes: Spread,
     pub(super) pss_bytes: Spread,
     pub(super) threads: Spread,
@@ -113,7 +114,7 @@ pub(super) struct Latency {
 }
 
 impl Cell {
-    pub(super) fn new(model: ModelKind) -> Self {
+    pub(super) fn new(model: Model) -> Self {
         Self {
             model,
             compute: Compute::of(model).words(),
@@ -138,7 +139,7 @@ impl Cell {
 }
 
 impl WorkloadReport {
-    pub(super) fn cell(&self, model: ModelKind) -> Option<&Cell> {
+    pub(super) fn cell(&self, model: Model) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.model == model)
     }
 
@@ -163,9 +164,8 @@ impl Figures {
         if samples.is_empty() {
             return Ok(None);
         }
-        let spread = |value: fn(&Sample) -> f64| {
-            Spread::of(samples.iter().map(value)).unwrap_or_default()
-        };
+        let spread =
+            |value: fn(&Sample) -> f64| Spread::of(samples.iter().map(value)).unwrap_or_default();
         let compute = samples
             .iter()
             .any(|sample| !sample.load.compute_latencies.is_empty());
@@ -175,10 +175,14 @@ impl Figures {
         }
         Ok(Some(Self {
             rounds: samples.len(),
-            requests_per_s: spread(|sample| per(sample.load.completed as f64, sample.load.window_s)),
+            requests_per_s: spread(|sample| {
+                per(sample.load.completed as f64, sample.load.window_s)
+            }),
             latency: Latency::of(samples, |sample| &sample.load.latencies)?,
             compute_latency: match compute {
-                true => Some(Latency::of(samples, |sample| &sample.load.compute_latencies)?),
+                true => Some(Latency::of(samples, |sample| {
+                    &sample.load.compute_latencies
+                })?),
                 false => None,
             },
             user_s: spread(|sample| sample.used.user_s),
@@ -186,7 +190,12 @@ impl Figures {
             cpu_us_per_request: spread(|sample| per_request(sample, sample.used.cpu_s() * 1e6)),
             voluntary_switches: spread(|sample| sample.used.voluntary_switches as f64),
             involuntary_switches: spread(|sample| sample.used.involuntary_switches as f64),
-            switches_per_request: spread(|sample| per_request(sample, switches(sample))),
+            voluntary_per_request: spread(|sample| {
+                per_request(sample, sample.used.voluntary_switches as f64)
+            }),
+            involuntary_per_request: spread(|sample| {
+                per_request(sample, sample.used.involuntary_switches as f64)
+            }),
             rss_peak_bytes: spread(|sample| sample.process.rss_peak_bytes as f64),
             pss_bytes: spread(|sample| sample.process.pss_bytes as f64),
             threads: spread(|sample| sample.process.threads as f64),
@@ -198,10 +207,6 @@ impl Figures {
             curve: curve(samples)?,
         }))
     }
-}
-
-fn switches(sample: &Sample) -> f64 {
-    (sample.used.voluntary_switches + sample.used.involuntary_switches) as f64
 }
 
 fn per_request(sample: &Sample, value: f64) -> f64 {
@@ -309,7 +314,8 @@ pub(super) mod tests {
         assert_eq!(figures.requests_per_s.median, 999.0);
         assert_eq!(figures.requests_per_s.max, 1999.0);
         assert_eq!(figures.cpu_us_per_request.median, 1000.0);
-        assert_eq!(figures.switches_per_request.median, 0.01);
+        assert_eq!(figures.voluntary_per_request.median, 0.006);
+        assert_eq!(figures.involuntary_per_request.median, 0.004);
         assert!((figures.latency.p50.median - 0.001).abs() < 1e-5);
         assert!((figures.latency.max.median - 0.009).abs() < 1e-4);
         assert!(figures.compute_latency.is_none());
@@ -329,7 +335,9 @@ pub(super) mod tests {
     fn a_winner_has_no_errors() {
         let cell = |model, completed, errors: &[(&str, u64)]| {
             let mut round = sample(completed);
-            let errors = errors.iter().map(|(what, count)| ((*what).to_owned(), *count));
+            let errors = errors
+                .iter()
+                .map(|(what, count)| ((*what).to_owned(), *count));
             round.load.errors = errors.collect();
             Cell {
                 closed_loop: Figures::of(&[round]).expect("bounds"),
@@ -340,12 +348,12 @@ pub(super) mod tests {
             workload: Workload::Hello,
             rate: None,
             cells: vec![
-                cell(ModelKind::SingleLoop, 10, &[]),
-                cell(ModelKind::Hybrid, 20, &[]),
-                cell(ModelKind::ThreadPool, 30, &[("no answer", 1)]),
-                Cell::new(ModelKind::MultiLoop),
+                cell(Model::SingleLoop, 10, &[]),
+                cell(Model::Hybrid, 20, &[]),
+                cell(Model::ThreadPool, 30, &[("no answer", 1)]),
+                Cell::new(Model::MultiLoop),
             ],
         };
-        assert_eq!(report.fastest().map(|cell| cell.model), Some(ModelKind::Hybrid));
+        assert_eq!(report.fastest().map(|cell| cell.model), Some(Model::Hybrid));
     }
 }

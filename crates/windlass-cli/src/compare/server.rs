@@ -6,21 +6,21 @@
 use std::error::Error;
 use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::process;
 use std::sync::Arc;
 use std::thread;
 
-use windlass::models::{Limits, MultiLoop, SingleLoop};
 use windlass::session::Service;
 use windlass_sys::limits::raise_descriptor_limit;
 
 use super::args::ServerArguments;
 use super::machine;
-use super::model::{Compute, ModelKind};
+use super::model::Compute;
 use super::service::{Echo, Site};
 use super::wire::{FIGURES, ServerSays, UsageFigures, tell};
 use super::workload::Workload;
+use crate::chain;
 
 /// Each connection takes a descriptor.
 const DESCRIPTORS_WANTED: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &ServerArguments) -> Result<(), Box<dyn Error>> {
     };
     let model = match started {
         Ok(model) => model,
-        Err(error) => return tell(&ServerSays::Failed(error)),
+        Err(error) => return tell(&ServerSays::Failed(chain(&*error))),
     };
     thread::Builder::new()
         .name("control".into())
@@ -57,34 +57,25 @@ struct Started {
 }
 
 /// Builds the server of a model.
-fn start_model<V: Service>(arguments: &ServerArguments, service: Arc<V>) -> Result<Started, String> {
+fn start_model<V: Service>(
+    arguments: &ServerArguments,
+    service: Arc<V>,
+) -> Result<Started, Box<dyn Error>> {
+    let Some(kind) = arguments.model.kind() else {
+        return Err("this model is not available".into());
+    };
     let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let failed = |error: &(dyn Error + 'static)| crate::chain(error);
-    match arguments.model {
-        ModelKind::SingleLoop => {
-            let server = SingleLoop::builder(service).limits(limits()).listen(addr);
-            let mut server = server.build().map_err(|error| failed(&error))?;
-            Ok(Started {
-                addr: server.local_addrs()[0],
-                serve: Box::new(move || Ok(server.run().map(drop)?)),
-            })
-        }
-        ModelKind::MultiLoop => {
-            let threads = machine::threads_of(arguments.model, arguments.threads);
-            let loops = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
-            let server = MultiLoop::builder(service).limits(limits()).loops(loops);
-            let mut server = server.listen(addr).build().map_err(|error| failed(&error))?;
-            Ok(Started {
-                addr: server.local_addrs()[0],
-                serve: Box::new(move || Ok(server.run().map(drop)?)),
-            })
-        }
-        _ => Err("this model is not available".into()),
+    let mut builder = kind.builder(service).listen(addr);
+    let threads = arguments.threads.and_then(NonZeroU32::new);
+    if let Some(threads) = threads.and_then(|threads| NonZeroUsize::try_from(threads).ok()) {
+        builder = builder.threads(threads);
     }
-}
-
-fn limits() -> Limits {
-    Limits::default()
+    let mut server = builder.build()?;
+    let addr = server.local_addrs().first().copied();
+    Ok(Started {
+        addr: addr.ok_or("the server listens nowhere")?,
+        serve: Box::new(move || Ok(server.run().map(drop)?)),
+    })
 }
 
 /// Answers the parent, and ends the process with it.

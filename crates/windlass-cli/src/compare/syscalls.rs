@@ -35,7 +35,10 @@ impl Counter {
     /// Tries what there is. `dir` is for files that pass.
     pub(super) fn find(dir: &Path) -> Self {
         let out = dir.join("probe");
-        let perf = try_tool(Command::new("perf").args(["stat", "-x;", "-e", EVENT, "-o"]), &out);
+        let perf = try_tool(
+            Command::new("perf").args(["stat", "-x;", "-e", EVENT, "-o"]),
+            &out,
+        );
         let perf = perf.and_then(|text| perf_count(&text).map(drop));
         let Err(no_perf) = perf else {
             return Self::Perf;
@@ -106,7 +109,10 @@ fn spawn(
     interrupt: &Interrupt,
 ) -> Result<Counting, String> {
     use std::os::unix::process::CommandExt;
-    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let tool = command.spawn().map_err(|error| error.to_string())?;
     interrupt.add(tool.id());
     Ok(Counting {
@@ -128,8 +134,19 @@ fn start_perf(
     let control = control.map_err(|error| error.to_string())?;
     let mut command = Command::new("perf");
     // Disabled at first: it is told when.
-    command.args(["stat", "-x;", "-D", "-1", "-e", EVENT, "-p", &pid.to_string()]);
-    command.arg("--control").arg(format!("fifo:{},{}", orders.display(), answers.display()));
+    command.args([
+        "stat",
+        "-x;",
+        "-D",
+        "-1",
+        "-e",
+        EVENT,
+        "-p",
+        &pid.to_string(),
+    ]);
+    command
+        .arg("--control")
+        .arg(format!("fifo:{},{}", orders.display(), answers.display()));
     command.arg("-o").arg(&out).stderr(Stdio::null());
     let mut counting = spawn(&mut command, out, Some(control), interrupt)?;
     counting.order("enable")?;
@@ -146,7 +163,9 @@ fn open_fifo(path: &Path) -> io::Result<File> {
 
 fn start_strace(pid: u32, out: PathBuf, interrupt: &Interrupt) -> Result<Counting, String> {
     let mut command = Command::new("strace");
-    command.args(["-f", "-c", "-p", &pid.to_string(), "-o"]).arg(&out);
+    command
+        .args(["-f", "-c", "-p", &pid.to_string(), "-o"])
+        .arg(&out);
     command.stderr(Stdio::piped());
     let mut counting = spawn(&mut command, out, None, interrupt)?;
     let Some(stderr) = counting.tool.stderr.take() else {
@@ -251,7 +270,10 @@ mod tests {
     fn the_count_of_perf_is_found() {
         let text = "# started on Mon\n\n1234;;raw_syscalls:sys_enter;567;100.00;;\n";
         assert_eq!(perf_count(text), Ok(1234));
-        assert_eq!(perf_count("<not counted>;;raw_syscalls:sys_enter;0;100.00;;"), Ok(0));
+        assert_eq!(
+            perf_count("<not counted>;;raw_syscalls:sys_enter;0;100.00;;"),
+            Ok(0)
+        );
         assert!(perf_count("<not supported>;;raw_syscalls:sys_enter;0;100.00;;").is_err());
         assert!(perf_count("").is_err());
     }

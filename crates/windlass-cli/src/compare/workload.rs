@@ -144,11 +144,13 @@ pub(super) fn parse(text: &str) -> Result<Named, String> {
 /// Reads a name that stands for one workload.
 pub(super) fn parse_one(text: &str) -> Result<Workload, String> {
     let mut all = Workload::ALL.into_iter();
-    all.find(|workload| workload.name() == text)
-        .ok_or_else(|| {
-            let names: Vec<_> = Workload::ALL.iter().map(|one| one.name()).collect();
-            format!("the workloads are {}, and file for both files", names.join(", "))
-        })
+    all.find(|workload| workload.name() == text).ok_or_else(|| {
+        let names: Vec<_> = Workload::ALL.iter().map(|one| one.name()).collect();
+        format!(
+            "the workloads are {}, and file for both files",
+            names.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -170,6 +172,10 @@ mod tests {
         let compute = Workload::Compute.description();
         assert!(compute.contains(&format!("one request of {COMPUTE_EVERY} ")));
         assert!(compute.contains(&format!("{} ms", COMPUTE_TIME.as_millis())));
-        assert!(Workload::Echo.description().contains(&ECHO_BYTES.to_string()));
+        assert!(
+            Workload::Echo
+                .description()
+                .contains(&ECHO_BYTES.to_string())
+        );
     }
 }

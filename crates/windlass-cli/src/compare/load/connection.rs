@@ -10,8 +10,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use windlass::EventId;
 use windlass::session::{Front, Input, Output};
 use windlass_http::client::{
-    ClientConnection, ClientNext, ClientProgress, ClientRequest, Flow, PreparedRequest, RequestError,
-    ResponseHead, ResponseLimits, ResponseSink, Reuse,
+    ClientConnection, ClientNext, ClientProgress, ClientRequest, Flow, PreparedRequest,
+    RequestError, ResponseHead, ResponseLimits, ResponseSink, Reuse,
 };
 use windlass_sys::net::{self, More};
 

@@ -128,6 +128,11 @@ mod tests {
         assert_eq!(result.errors["no answer"], 1);
         let counts: u64 = result.latencies.iter().map(|(_, count)| count).sum();
         assert_eq!((counts, result.compute_latencies.len()), (3, 1));
-        assert!(result.latencies.last().is_some_and(|(ns, _)| *ns >= 5_000_000));
+        assert!(
+            result
+                .latencies
+                .last()
+                .is_some_and(|(ns, _)| *ns >= 5_000_000)
+        );
     }
 }
