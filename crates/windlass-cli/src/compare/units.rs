@@ -27,9 +27,10 @@ pub(super) fn number(value: f64) -> String {
 fn decimals(value: f64) -> usize {
     match value.abs() {
         0.0 => 0,
-        size if size < 1.0 => 3,
-        size if size < 10.0 => 2,
-        size if size < 100.0 => 1,
+        // What would be rounded to the next power of ten has its decimals.
+        size if size < 0.9995 => 3,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
         _ => 0,
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -52,6 +52,11 @@ impl Program {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard error, if it was asked for and not taken before.
+    pub fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("a pipe")
     }
 
     pub fn wait(&mut self) -> ExitStatus {

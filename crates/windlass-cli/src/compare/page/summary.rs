@@ -1,5 +1,7 @@
 //! The summary: who won, and everyone beside the single loop.
 
+use std::collections::BTreeMap;
+
 use super::escape::escape;
 use super::grid::{Column, Entry, Grid};
 use crate::compare::model::{BASELINE, Model};
@@ -20,10 +22,8 @@ pub(super) fn section(report: &Report) -> String {
          win.</p>\n",
     );
     out.push_str(&winners(report).html("winners"));
-    out.push_str("<div class=\"pair\">\n");
     out.push_str(&throughput(report).html("matrix"));
     out.push_str(&latency(report).html("matrix"));
-    out.push_str("</div>\n");
     out.push_str(
         "<p class=\"legend\"><span class=\"up3\">better</span> <span class=\"dn3\">worse</span> \
          than the single loop. Differences of a few percent are within what repeats differ.</p>\n",
@@ -197,24 +197,25 @@ fn shade(times: f64, steps: [f64; 3]) -> &'static str {
 
 /// What failed, in words: nothing is hidden.
 fn missing(report: &Report) -> String {
-    let mut items = Vec::new();
+    let mut items = BTreeMap::<(Model, String), Vec<&str>>::new();
     for workload in &report.workloads {
         for cell in &workload.cells {
-            for failure in &cell.failures {
-                items.push((cell.model.name(), workload.workload.name(), failure.clone()));
-            }
-            let errors = cell.error_count();
-            if errors > 0 {
-                let what = format!("{errors} requests without a good answer, see below");
-                items.push((cell.model.name(), workload.workload.name(), what));
+            let mut note = |what| {
+                let places = items.entry((cell.model, what)).or_default();
+                places.push(workload.workload.name());
+            };
+            cell.failures.iter().cloned().for_each(&mut note);
+            if cell.error_count() > 0 {
+                note("requests without a good answer, which are listed below".to_owned());
             }
         }
     }
     if items.is_empty() {
         return "<p>All requests of all runs were answered as they should be.</p>\n".to_owned();
     }
-    let items = items.iter().map(|(model, workload, what)| {
-        format!("<li><b>{model}</b>, {workload}: {}</li>\n", escape(what))
+    let items = items.iter().map(|((model, what), places)| {
+        let places = places.join(", ");
+        format!("<li><b>{model}</b>: {} ({places})</li>\n", escape(what))
     });
     format!(
         "<h3>What went wrong</h3>\n<ul class=\"wrong\">\n{}</ul>\n",

