@@ -50,6 +50,9 @@ use self::syscalls::Counter;
 use self::workload::{FILES, Workload};
 use crate::{manual, say};
 
+/// With `--quick` no further round goes on after this: all ends within three minutes.
+const QUICK_LIMIT: Duration = Duration::from_secs(150);
+
 /// Compares, and reports.
 pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Error>> {
     let interrupt = Interrupt::watch()?;
@@ -76,6 +79,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Erro
         rate: settings.rate,
         seed: settings.order_seed,
         counter: Counter::find(&scratch.dir),
+        time_limit: arguments.quick.then_some(QUICK_LIMIT),
     };
     let mut progress = Progress::new(campaign.step_count());
     let samples = campaign.run(&mut progress);
@@ -122,7 +126,7 @@ fn publish(arguments: &CompareArguments, report: &Report) -> Result<(), Box<dyn 
 }
 
 fn settings(arguments: &CompareArguments) -> Settings {
-    let brief = (Duration::from_millis(250), 1000, 2);
+    let brief = (Duration::from_millis(200), 1000, 2);
     let full = (Duration::from_secs(1), 2000, 3);
     let (duration, idle, rounds) = if arguments.quick { brief } else { full };
     let connections = arguments.connections.unwrap_or(64);

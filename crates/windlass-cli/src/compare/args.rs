@@ -33,7 +33,7 @@ pub(crate) struct CompareArguments {
     #[arg(long, value_name = "COUNT")]
     pub(super) idle: Option<u32>,
 
-    /// How long each run is measured [default: 1s; with --quick 250ms].
+    /// How long each run is measured [default: 1s; with --quick 200ms].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(super) duration: Option<Duration>,
 

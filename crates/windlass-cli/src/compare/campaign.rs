@@ -31,6 +31,8 @@ pub(super) struct Campaign<'a> {
     pub(super) rate: Option<f64>,
     pub(super) seed: u64,
     pub(super) counter: Counter,
+    /// After this long no further round is begun or gone on with; the first one always ends.
+    pub(super) time_limit: Option<Duration>,
 }
 
 /// What the runs gave, until they are figures.
@@ -65,11 +67,17 @@ impl Campaign<'_> {
         self.models.len() * self.workloads.len() * per_cell
     }
 
-    /// Makes all runs, or those until it is interrupted.
+    /// Makes all runs, or those until it is interrupted or the time is up.
     pub(super) fn run(&self, progress: &mut Progress) -> Samples {
         let mut samples = Samples::default();
         for round in 0..self.rounds {
             for at in 0..self.workloads.len() {
+                let is_over = self
+                    .time_limit
+                    .is_some_and(|limit| progress.elapsed() > limit);
+                if round > 0 && is_over {
+                    return samples;
+                }
                 if self.turn(round, at, &mut samples, progress) == Err(RunError::Interrupted) {
                     return samples;
                 }

@@ -96,7 +96,7 @@ impl Record {
         self.load_cpu_s = used.cpu_s();
     }
 
-    pub(super) fn result(&mut self, window: Duration) -> LoadResult {
+    pub(super) fn result(&self, window: Duration) -> LoadResult {
         LoadResult {
             completed: self.completed,
             answered: self.answered,

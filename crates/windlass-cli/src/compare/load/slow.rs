@@ -7,7 +7,7 @@ use crate::compare::workload::{SLOW_READ_BYTES, SLOW_WRITE_BYTES};
 impl Generator {
     /// A slow connection has its first answer. A reader is looked after by the tick from now on: the
     /// loop must not tell that there is something to read.
-    pub(super) fn opened(&mut self, cx: &mut Loop, index: usize) {
+    pub(super) fn opened(&self, cx: &mut Loop, index: usize) {
         let connection = &self.connections[index];
         if connection.role == Role::SlowReader {
             // It exists as long as the connection.

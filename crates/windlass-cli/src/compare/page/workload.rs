@@ -49,6 +49,16 @@ fn facts(report: &WorkloadReport, whole: &Report) -> String {
     if let Some(rate) = report.rate {
         facts.push(format!("fixed rate {} requests/s", count(rate)));
     }
+    let rounds = report
+        .cells
+        .iter()
+        .filter_map(|cell| cell.closed_loop.as_ref());
+    if let Some(rounds) = rounds.map(|figures| figures.rounds).min() {
+        facts.push(match rounds {
+            1 => "1 round".to_owned(),
+            rounds => format!("{rounds} rounds"),
+        });
+    }
     facts.join(" · ")
 }
 
