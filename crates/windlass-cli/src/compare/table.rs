@@ -2,7 +2,7 @@
 
 use super::model::{BASELINE, Model};
 use super::results::{Calls, Cell, Figures, Report, WorkloadReport};
-use super::units::{count, mib, number, time};
+use super::units::{count, mib, number, ratio, time};
 use super::workload::Workload;
 
 /// All tables.
@@ -51,10 +51,10 @@ fn closed_loop(report: &WorkloadReport) -> String {
         let mut row = vec![name(cell, report.workload)];
         match &cell.closed_loop {
             Some(figures) => {
-                let ratio = base.map(|base| figures.requests_per_s.median / base);
+                let times = base.map(|base| figures.requests_per_s.median / base);
                 row.push(count(figures.requests_per_s.median));
                 row.push(number(spread_percent(figures)));
-                row.push(ratio.map_or_else(|| "-".to_owned(), number));
+                row.push(times.map_or_else(|| "-".to_owned(), ratio));
                 row.extend(cost(figures));
                 row.push(calls(cell));
                 row.push(mib(figures.rss_peak_bytes.median));

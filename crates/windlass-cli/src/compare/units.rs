@@ -54,7 +54,7 @@ pub(super) fn mib(bytes: f64) -> String {
 
 /// How many times as much.
 pub(super) fn ratio(value: f64) -> String {
-    format!("{} ×", number(value))
+    format!("{value:.2}")
 }
 
 #[cfg(test)]
@@ -81,6 +81,6 @@ mod tests {
         let all = [0.0, 0.123, 4.0, 12.34, 123.4, 1234.5].map(number);
         assert_eq!(all, ["0", "0.123", "4.00", "12.3", "123", "1,234"]);
         assert_eq!(mib(12.0 * 1024.0 * 1024.0), "12.0");
-        assert_eq!(ratio(0.5), "0.500 ×");
+        assert_eq!(ratio(0.5), "0.50");
     }
 }

@@ -103,8 +103,8 @@ impl Workload {
             }
             Self::Compute => {
                 "The small answer, but one request of 200 computes for 5 ms. The latencies are those \
-                 of the others: they show who has to wait for it. Where it is computed stands \
-                 beside each model."
+                 of the others: they show who has to wait for it. Where each model computes is in \
+                 the table."
             }
             Self::Echo => {
                 "64 bytes sent and sent back over a plain connection: no HTTP, only the model and \

@@ -114,7 +114,7 @@ fn throughput(report: &Report) -> Grid {
             let entry = match base.and_then(Cell::throughput) {
                 Some(base) if base > 0.0 => {
                     let part = value / base;
-                    Entry::number(part, number).class(shade(part, THROUGHPUT_STEPS))
+                    Entry::number(part, ratio).class(shade(part, THROUGHPUT_STEPS))
                 }
                 _ => Entry::number(value, count),
             };

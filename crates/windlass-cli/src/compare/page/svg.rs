@@ -162,8 +162,13 @@ pub(super) fn bars(caption: Caption<'_>, bars: &[Bar], tick: fn(f64) -> String) 
 pub(super) fn ranges(caption: Caption<'_>, rows: &[Range], tick: fn(f64) -> String) -> String {
     let values = rows.iter().filter_map(|row| row.at).flatten();
     let scale = Logarithmic::around(values, LEFT + 4.0, RIGHT + 4.0);
-    let ticks: Vec<_> = scale.ticks().map(|at| (scale.at(at), tick(at))).collect();
-    let mut out = open(caption, rows.len(), &ticks);
+    // There is room for the labels of five.
+    let every = usize::from(scale.ticks().count() > 5) + 1;
+    let labels = scale.ticks().enumerate().map(|(at, value)| {
+        let label = at.is_multiple_of(every).then(|| tick(value));
+        (scale.at(value), label.unwrap_or_default())
+    });
+    let mut out = open(caption, rows.len(), &labels.collect::<Vec<_>>());
     for (row, range) in rows.iter().enumerate() {
         out.push_str(&row_name(row, range.name, range.is_baseline));
         let y = TOP + (row as f64 + 0.5) * ROW;
@@ -270,7 +275,8 @@ impl Curves {
         let decades = points.clone().map(|(quantile, _)| nines(*quantile));
         Self {
             scale: Logarithmic::around(points.map(|(_, seconds)| *seconds), PLOT.3, PLOT.1),
-            decades: decades.fold(1.0, f64::max).ceil(),
+            // A little less, so that rounding does not add one.
+            decades: (decades.fold(1.0, f64::max) - 1e-6).ceil(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::svg::{Bar, Caption, Curves, Range, bars, ranges};
 use crate::compare::model::BASELINE;
 use crate::compare::results::{Calls, Cell, Figures, Report, WorkloadReport};
 use crate::compare::stats::Spread;
-use crate::compare::units::{count, mib, number, time};
+use crate::compare::units::{count, mib, number, ratio, time};
 use crate::compare::workload::Workload;
 
 pub(super) fn section(report: &WorkloadReport, whole: &Report) -> String {
@@ -234,7 +234,7 @@ fn closed_loop(report: &WorkloadReport) -> Grid {
         };
         row.push(spread(figures.requests_per_s, count));
         row.push(match base {
-            Some(base) if base > 0.0 => Entry::number(figures.requests_per_s.median / base, number),
+            Some(base) if base > 0.0 => Entry::number(figures.requests_per_s.median / base, ratio),
             _ => Entry::missing("the single loop was not measured"),
         });
         row.push(spread(figures.cpu_us_per_request, number));
