@@ -134,7 +134,7 @@ fn processor(report: &WorkloadReport) -> String {
     };
     figure(
         "CPU µs per request",
-        "dark part: outside of the kernel; less is better",
+        "strong part: outside of the kernel; less is better",
         &bars(caption, &rows, short),
     )
 }
