@@ -6,11 +6,14 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Program, TempDir, run, send_signal};
 use rustix::process::Signal;
@@ -304,4 +307,96 @@ fn children_end_when_the_parent_is_killed() {
     wait_until("the children have ended", || {
         !found.iter().any(|pid| runs(*pid))
     });
+}
+
+/// A server that answers as `hello` should, and stops once for [`STALL`], on all connections.
+struct Staller {
+    addr: SocketAddr,
+    /// Requests until it stops; below zero, it has.
+    left: Arc<AtomicI64>,
+}
+
+const STALL: Duration = Duration::from_millis(200);
+
+impl Staller {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let left = Arc::new(AtomicI64::new(i64::MAX));
+        let (counter, gate) = (Arc::clone(&left), Arc::new(Mutex::new(())));
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (counter, gate) = (Arc::clone(&counter), Arc::clone(&gate));
+                thread::spawn(move || serve_hello(stream, &counter, &gate));
+            }
+        });
+        Self { addr, left }
+    }
+}
+
+fn serve_hello(stream: TcpStream, left: &AtomicI64, gate: &Mutex<()>) {
+    let mut answers = stream.try_clone().unwrap();
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\n{}",
+        "x".repeat(64)
+    );
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        if line.is_empty() {
+            let held = gate.lock().unwrap();
+            if left.fetch_sub(1, Ordering::SeqCst) == 0 {
+                // What is measured, not what is waited for.
+                thread::sleep(STALL);
+            }
+            drop(held);
+            if answers.write_all(answer.as_bytes()).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+/// How many requests took longer than a quarter of [`STALL`], in half a second.
+fn late_answers(pace: &str) -> u64 {
+    let server = Staller::start();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+    command.args(["compare-load", "--workload=hello", "--connections=2"]);
+    command.args([
+        "--warm-up=1ms",
+        "--duration=500ms",
+        &format!("--addr={}", server.addr),
+    ]);
+    command
+        .arg(pace)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut program = Program::start(&mut command);
+    let (mut orders, answers) = program.pipes();
+    let mut lines = BufReader::new(answers).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "\"Ready\"");
+    server.left.store(20, Ordering::SeqCst);
+    orders.write_all(b"go\n").unwrap();
+    let result: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    drop(orders);
+    assert_eq!(program.wait().code(), Some(0));
+    let result = &result["Result"];
+    assert_eq!(
+        result["errors"].as_object().map(|all| all.len()),
+        Some(0),
+        "{result}"
+    );
+    let limit = STALL.as_nanos() as u64 / 4;
+    let pairs = result["latencies"].as_array().unwrap().iter();
+    let pairs = pairs.map(|pair| (pair[0].as_u64().unwrap(), pair[1].as_u64().unwrap()));
+    pairs
+        .filter(|(ns, _)| *ns > limit)
+        .map(|(_, count)| count)
+        .sum()
+}
+
+/// Coordinated omission: at 1,000 requests a second, 150 are due in the first three quarters of the
+/// stall, and wait for the rest of it, though only two connections were there to wait on.
+#[test]
+fn a_stall_is_charged_for_all_requests_that_were_due_in_it() {
+    let late = late_answers("--rate=1000");
+    assert!(late >= 100, "{late}");
 }

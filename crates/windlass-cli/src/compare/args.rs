@@ -34,7 +34,7 @@ pub(crate) struct CompareArguments {
     pub(super) idle: Option<u32>,
 
     /// How long each run is measured [default: 1s; with --quick 200ms].
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_window)]
     pub(super) duration: Option<Duration>,
 
     /// Threads of the models that have several [default: one loop per core, 4 workers].
@@ -43,7 +43,7 @@ pub(crate) struct CompareArguments {
 
     /// Requests per second of the runs at a fixed rate [default: for each workload, half of what
     /// the slowest model reaches].
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(super) rate: Option<f64>,
 
     /// How often everything is measured; medians are shown [default: 3; with --quick 2].
@@ -100,11 +100,30 @@ pub(crate) struct LoadArguments {
     #[arg(long, value_parser = humantime::parse_duration)]
     pub(super) duration: Duration,
     /// Requests per second; without it, each connection asks again when it is answered.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_rate)]
     pub(super) rate: Option<f64>,
     /// The processors to stay on; none: all.
     #[arg(long, value_delimiter = ',')]
     pub(super) cpus: Vec<usize>,
+}
+
+/// How long a run may be measured.
+const WINDOW_MIN: Duration = Duration::from_millis(20);
+const WINDOW_MAX: Duration = Duration::from_secs(3600);
+
+fn parse_window(text: &str) -> Result<Duration, String> {
+    let window = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match (WINDOW_MIN..=WINDOW_MAX).contains(&window) {
+        true => Ok(window),
+        false => Err("it must be from 20ms to 1h".to_owned()),
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if (0.1..=1e6).contains(&rate) => Ok(rate),
+        _ => Err("it must be a number from 0.1 to 1000000".to_owned()),
+    }
 }
 
 const AFTER_HELP: &str = "\
@@ -126,6 +145,16 @@ Examples:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_would_measure_nothing_are_refused() {
+        assert_eq!(parse_rate("2.5"), Ok(2.5));
+        for rate in ["0", "-1", "inf", "NaN", "1e9", "fast"] {
+            assert!(parse_rate(rate).is_err(), "{rate}");
+        }
+        assert_eq!(parse_window("250ms"), Ok(Duration::from_millis(250)));
+        assert!(parse_window("0s").is_err() && parse_window("2h").is_err());
+    }
 
     #[test]
     fn the_help_names_all_that_there_is() {

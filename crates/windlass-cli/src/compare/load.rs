@@ -148,7 +148,10 @@ impl Generator {
 
     /// Opens connections, each with a request that shows that it is served.
     fn open_more(&mut self, cx: &mut Loop) {
-        while self.opening < OPENING_MAX && self.connections.len() < self.roles.len() {
+        while self.phase == Phase::Opening
+            && self.opening < OPENING_MAX
+            && self.connections.len() < self.roles.len()
+        {
             let index = self.connections.len();
             let role = self.roles[index];
             match self.open(cx, index, role) {
@@ -215,7 +218,7 @@ impl Generator {
     /// Begins to measure.
     fn go(&mut self, cx: &mut Loop) {
         self.phase = Phase::Measuring;
-        // What the slow ones did meanwhile does not count, nor what failed in the warm-up.
+        // What the slow ones did meanwhile does not count.
         self.record.restart();
         self.sent_count = 0;
         self.used_before = UsageFigures::take();
