@@ -42,7 +42,7 @@ pub(crate) struct CompareArguments {
     pub(super) threads: Option<u32>,
 
     /// Requests per second of the runs at a fixed rate [default: for each workload, half of what
-    /// the slowest model reaches].
+    /// the models reach in the median].
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub(super) rate: Option<f64>,
 

@@ -15,11 +15,11 @@ use super::measure::{Bench, Run, Sample};
 use super::model::Model;
 use super::progress::Progress;
 use super::results::{Calls, Cell, Figures, WorkloadReport};
-use super::stats;
+use super::stats::{self, Spread};
 use super::syscalls::Counter;
 use super::workload::Workload;
 
-/// The part of what the slowest model reaches that all are asked for.
+/// The part of what the models reach, in the median, that all are asked for.
 const RATE_PART: f64 = 0.5;
 
 pub(super) struct Campaign<'a> {
@@ -97,7 +97,7 @@ impl Campaign<'_> {
         let workload = self.workloads[at];
         for pace in [Pace::ClosedLoop, Pace::FixedRate] {
             if pace == Pace::FixedRate && !samples.rates.contains_key(&workload) {
-                let found = self.rate.or_else(|| samples.slowest(workload));
+                let found = self.rate.or_else(|| samples.usual_rate(workload));
                 let Some(rate) = found else {
                     progress.skip(self.models.len());
                     continue;
@@ -228,13 +228,13 @@ impl Campaign<'_> {
 }
 
 impl Samples {
-    /// What all models are asked for: a part of what the slowest reaches that reaches anything.
-    fn slowest(&self, workload: Workload) -> Option<f64> {
+    /// What all models are asked for: a part of what those reach that reach anything, in the median.
+    fn usual_rate(&self, workload: Workload) -> Option<f64> {
         let cells = self.cells.iter().filter(|((of, _), _)| *of == workload);
         let reached = cells.flat_map(|(_, cell)| &cell.closed_loop);
         let reached = reached.map(|sample| sample.load.completed as f64 / sample.load.window_s);
-        let slowest = reached.filter(|rate| *rate > 0.0).min_by(f64::total_cmp)?;
-        Some(round_down(slowest * RATE_PART))
+        let usual = Spread::of(reached.filter(|rate| *rate > 0.0))?;
+        Some(round_down(usual.median * RATE_PART))
     }
 }
 
@@ -250,19 +250,20 @@ mod tests {
     use crate::compare::results::tests::sample;
 
     #[test]
-    fn the_rate_is_half_of_what_the_slowest_reaches_in_two_digits() {
+    fn the_rate_is_half_of_what_models_reach_in_the_median_in_two_digits() {
         let mut samples = Samples::default();
-        assert_eq!(samples.slowest(Workload::Hello), None);
+        assert_eq!(samples.usual_rate(Workload::Hello), None);
         for (model, completed) in [
             (Model::SingleLoop, 100_000),
             (Model::ThreadPool, 24_690),
+            (Model::MultiLoop, 2_000),
             (Model::Hybrid, 0),
         ] {
             let cell = samples.cells.entry((Workload::Hello, model)).or_default();
             cell.closed_loop.push(sample(completed));
         }
-        assert_eq!(samples.slowest(Workload::Hello), Some(12_000.0));
-        assert_eq!(samples.slowest(Workload::Echo), None);
+        assert_eq!(samples.usual_rate(Workload::Hello), Some(12_000.0));
+        assert_eq!(samples.usual_rate(Workload::Echo), None);
     }
 
     #[test]

@@ -10,8 +10,8 @@
 //! due. So a server that stops for a while is charged for all the requests that it kept from being
 //! sent, not only for those that were under way (what is called coordinated omission otherwise).
 //!
-//! Before `Ready` and after the last answer nothing is under way: what the server used in between is
-//! for the requests that were counted, and for no others.
+//! Before `Ready` and after the last answer nothing is under way, unless the server does not answer:
+//! what it used in between is for the requests that were counted, and for no others.
 //!
 //! Every answer is checked: its status and length, or its bytes (echo). One thread, one loop, no
 //! allocation for a request.
@@ -45,8 +45,9 @@ const BUF_BYTES: usize = 256 * 1024;
 const OPENING_MAX: usize = 128;
 /// How long the first answers may take, all together.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
-/// How long the last ones may.
-const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+/// How long the last ones may, at least and at most; in between, four windows.
+const DRAIN_LIMIT_MIN: Duration = Duration::from_secs(1);
+const DRAIN_LIMIT_MAX: Duration = Duration::from_secs(3);
 /// After so many failures connections stay closed.
 const FAILURES_MAX: u64 = 1000;
 
@@ -189,17 +190,14 @@ impl Generator {
 
     fn warm_up(&mut self, cx: &mut Loop) {
         self.phase = Phase::WarmUp;
+        let now = cx.fresh_now().as_nanos();
         for index in self.active() {
-            self.ask(cx, index, 0);
+            self.ask(cx, index, now);
         }
         self.later(cx, self.arguments.warm_up, |generator, cx| {
             generator.phase = Phase::Settling;
-            generator.later(cx, DRAIN_LIMIT, |generator, cx| {
-                if generator.phase == Phase::Settling {
-                    let why = format!("{} requests have no answer", generator.in_flight);
-                    generator.give_up(cx, &why);
-                }
-            });
+            // What has no answer by then keeps its connection busy, in the window too.
+            generator.later(cx, generator.drain_limit(), Self::settled);
             generator.settle(cx);
         });
     }
@@ -210,9 +208,20 @@ impl Generator {
 
     fn settle(&mut self, cx: &mut Loop) {
         if self.in_flight == 0 {
+            self.settled(cx);
+        }
+    }
+
+    fn settled(&mut self, cx: &mut Loop) {
+        if self.phase == Phase::Settling {
             self.phase = Phase::Ready;
             self.say(cx, &LoadSays::Ready);
         }
+    }
+
+    fn drain_limit(&self) -> Duration {
+        let windows = self.arguments.duration * 4;
+        windows.clamp(DRAIN_LIMIT_MIN, DRAIN_LIMIT_MAX)
     }
 
     /// Begins to measure.
@@ -225,11 +234,14 @@ impl Generator {
         self.start_ns = cx.fresh_now().as_nanos();
         let duration_ns = u64::try_from(self.arguments.duration.as_nanos()).unwrap_or(u64::MAX);
         self.end_ns = self.start_ns.saturating_add(duration_ns);
+        let idle = self.active();
+        let idle = idle.filter(|index| self.connections[*index].is_idle());
+        let idle: Vec<_> = idle.collect();
         if self.arguments.rate.is_some() {
-            self.free.extend(self.active());
+            self.free.extend(idle);
             self.pace(cx);
         } else {
-            for index in self.active() {
+            for index in idle {
                 self.ask(cx, index, self.start_ns);
             }
         }
@@ -423,7 +435,7 @@ impl Generator {
         self.record
             .end_window(UsageFigures::take().since(self.used_before));
         self.phase = Phase::Draining;
-        self.later(cx, DRAIN_LIMIT, Self::finish);
+        self.later(cx, self.drain_limit(), Self::finish);
         self.drain(cx);
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Settings {
     pub(super) duration_s: f64,
     /// `None`: one loop per processor, 4 workers.
     pub(super) threads: Option<u32>,
-    /// `None`: half of what the slowest model reaches.
+    /// `None`: for each workload, half of what the models reach in the median.
     pub(super) rate: Option<f64>,
     pub(super) rounds: u32,
     pub(super) order_seed: u64,

@@ -49,7 +49,8 @@ the server is slow, the clients ask less, and the worst moments are counted leas
 and at the same rate for every model. A request that finds no free connection waits in the load
 generator. Its latency counts from when it was due, not from when it could be sent: so a server that
 stops for a moment is charged for all requests of that moment. (Not to do so is called coordinated
-omission.)</dd></div>
+omission.) A model that can do less than the rate falls behind more and more until the window ends:
+its latencies say that, and little else.</dd></div>
 <div><dt>p50, p90, p99, p99.9</dt><dd>So many percent of the requests took no longer. The values are
 kept with an error below 0.1 %.</dd></div>
 <div><dt>CPU, user and system</dt><dd>Processor time of the server, all threads, between the first
@@ -97,7 +98,10 @@ fn run(report: &Report) -> String {
         |threads| threads.to_string(),
     );
     let rate = settings.rate.map_or_else(
-        || "half of what the slowest model of the workload reached in the first round".to_owned(),
+        || {
+            "for each workload, half of what the models reached in the median, in the first round"
+                .to_owned()
+        },
         |rate| format!("{} requests/s", count(rate)),
     );
     let rows = [
