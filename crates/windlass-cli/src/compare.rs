@@ -112,6 +112,13 @@ fn publish(arguments: &CompareArguments, report: &Report) -> Result<(), Box<dyn 
         write(path, &serde_json::to_vec_pretty(report)?)?;
     }
     write(&arguments.html, page::html(report).as_bytes())?;
+    let others = report.others_busy();
+    if others >= page::DISTURBED {
+        let cores = report.machine.cores;
+        say(format_args!(
+            "the machine was not quiet: other programs kept {others:.2} of {cores} cores busy"
+        ));
+    }
     let took = clock(Duration::from_secs_f64(report.took_s));
     if report.is_partial {
         say(format_args!(

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::param::clock_ticks_per_second;
 use windlass_sys::limits::descriptor_limit;
 
 use super::child::{Role, RunError};
@@ -49,6 +50,8 @@ pub(super) struct Sample {
     pub(super) load: LoadResult,
     pub(super) used: UsageFigures,
     pub(super) process: ProcessFigures,
+    /// How many processors other programs kept busy meanwhile, or the hypervisor.
+    pub(super) others_busy: f64,
 }
 
 /// What the kernel says of the server while all connections are open.
@@ -70,10 +73,15 @@ impl Bench<'_> {
     pub(super) fn measure(&self, run: &Run) -> Result<Sample, RunError> {
         let mut pair = self.start(run)?;
         let before = pair.figures()?;
+        let (busy_before, begun) = (busy_ticks(), Instant::now());
         let load = pair.go(run)?;
+        let (busy, elapsed) = (busy_ticks().saturating_sub(busy_before), begun.elapsed());
         let used = pair.figures()?.since(before);
         let process = ProcessFigures::of(pair.server.pid())?;
+        let busy_s = busy as f64 / clock_ticks_per_second() as f64;
+        let others_s = (busy_s - used.cpu_s() - load.load_cpu_s).max(0.0);
         Ok(Sample {
+            others_busy: others_s / elapsed.as_secs_f64(),
             load,
             used,
             process,
@@ -160,6 +168,23 @@ pub(super) fn idle_possible(asked: u32, connections: u32) -> u32 {
     u32::try_from(left).map_or(asked, |left| asked.min(left))
 }
 
+/// For how long all processors were busy, together, in ticks: the first line of /proc/stat, see
+/// proc(5). Zero if it can't be read.
+fn busy_ticks() -> u64 {
+    busy_of(&fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+fn busy_of(stat: &str) -> u64 {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    let fields = line.unwrap_or_default().split_whitespace();
+    let ticks = fields.map(|ticks| ticks.parse::<u64>().unwrap_or(0));
+    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+    let busy = ticks.take(8).enumerate();
+    busy.filter(|(at, _)| !matches!(at, 3 | 4))
+        .map(|(_, ticks)| ticks)
+        .sum()
+}
+
 impl Pair {
     fn figures(&mut self) -> Result<UsageFigures, RunError> {
         self.server.tell(FIGURES)?;
@@ -211,6 +236,14 @@ mod tests {
             threads: 4,
         };
         assert_eq!(ProcessFigures::parse(status, rollup), expected);
+    }
+
+    #[test]
+    fn waiting_is_not_being_busy() {
+        let stat = "cpu  1 2 4 1000 1000 8 16 32 64 128\ncpu0 9 9 9 9 9 9 9 9 9 9\n";
+        assert_eq!(busy_of(stat), 63);
+        assert_eq!(busy_of(""), 0);
+        assert!(busy_ticks() > 0);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod workload;
 use std::time::Duration;
 
 use self::escape::escape;
+pub(super) use self::summary::DISTURBED;
 use super::progress::clock;
 use super::results::Report;
 

@@ -96,6 +96,8 @@ pub(super) struct Figures {
     /// How busy the load generator was: near 1, it was the limit.
     pub(super) load_busy: Spread,
     pub(super) late_p99_s: Spread,
+    /// How many processors other programs kept busy meanwhile, or the hypervisor.
+    pub(super) others_busy: Spread,
     pub(super) slow_bytes: Spread,
     pub(super) slow_answered: Spread,
     pub(super) errors: BTreeMap<String, u64>,
@@ -111,6 +113,19 @@ pub(super) struct Latency {
     pub(super) p99: Spread,
     pub(super) p999: Spread,
     pub(super) max: Spread,
+}
+
+impl Report {
+    /// How many processors other programs kept busy, on the average of all that was measured.
+    pub(super) fn others_busy(&self) -> f64 {
+        let cells = self.workloads.iter().flat_map(|workload| &workload.cells);
+        let figures = cells.flat_map(|cell| [&cell.closed_loop, &cell.fixed_rate]);
+        let busy: Vec<_> = figures
+            .flatten()
+            .map(|figures| figures.others_busy.median)
+            .collect();
+        per(busy.iter().sum(), busy.len() as f64)
+    }
 }
 
 impl Cell {
@@ -200,6 +215,7 @@ impl Figures {
             pss_bytes: spread(|sample| sample.process.pss_bytes as f64),
             threads: spread(|sample| sample.process.threads as f64),
             load_busy: spread(|sample| per(sample.load.load_cpu_s, sample.load.window_s)),
+            others_busy: spread(|sample| sample.others_busy),
             late_p99_s: spread(|sample| sample.load.late_p99_s),
             slow_bytes: spread(|sample| sample.load.slow_bytes as f64),
             slow_answered: spread(|sample| sample.load.slow_answered as f64),
@@ -298,6 +314,7 @@ pub(super) mod tests {
                 voluntary_switches: 6,
                 involuntary_switches: 4,
             },
+            others_busy: 0.1,
             process: ProcessFigures {
                 rss_peak_bytes: 1 << 20,
                 pss_bytes: 1 << 19,

@@ -6,7 +6,7 @@ use super::escape::escape;
 use crate::compare::model::{Compute, summary};
 use crate::compare::progress::clock;
 use crate::compare::results::Report;
-use crate::compare::units::count;
+use crate::compare::units::{count, number};
 
 pub(super) fn sections(report: &Report) -> String {
     let mut out = models(report);
@@ -122,6 +122,10 @@ fn run(report: &Report) -> String {
         ("Connections", format!("{} active", settings.connections)),
         ("Threads", threads),
         ("Fixed rate", rate),
+        (
+            "Other programs",
+            format!("kept {} cores busy meanwhile", number(report.others_busy())),
+        ),
         (
             "Order",
             format!("shuffled in each round, seed {}", settings.order_seed),

@@ -13,6 +13,9 @@ const THROUGHPUT_STEPS: [f64; 3] = [1.05, 1.2, 1.6];
 /// Latencies at the far end differ by chance much more.
 const LATENCY_STEPS: [f64; 3] = [1.3, 2.0, 5.0];
 
+/// So many processors may be busy with something else.
+pub(in crate::compare) const DISTURBED: f64 = 0.15;
+
 pub(super) fn section(report: &Report) -> String {
     let mut out = "<section id=\"summary\">\n<h2>Summary</h2>\n".to_owned();
     out.push_str(
@@ -28,6 +31,7 @@ pub(super) fn section(report: &Report) -> String {
         "<p class=\"legend\"><span class=\"up3\">better</span> <span class=\"dn3\">worse</span> \
          than the single loop. Differences of a few percent are within what repeats differ.</p>\n",
     );
+    out.push_str(&disturbed(report));
     out.push_str(&missing(report));
     out.push_str("</section>\n");
     out
@@ -193,6 +197,22 @@ fn shade(times: f64, steps: [f64; 3]) -> &'static str {
         (false, 2) => "dn2",
         (false, _) => "dn3",
     }
+}
+
+/// What other programs took of the machine, if that is more than a little.
+fn disturbed(report: &Report) -> String {
+    let busy = report.others_busy();
+    if busy < DISTURBED {
+        return String::new();
+    }
+    format!(
+        "<p class=\"partial\" role=\"note\"><strong>The machine was not quiet.</strong> Other programs, \
+         or the hypervisor, kept {} of {} cores busy. Throughput and latency are disturbed, in favour \
+         of models of many threads, which get a larger share; processor time per request is right \
+         in the main.</p>\n",
+        number(busy),
+        report.machine.cores
+    )
 }
 
 /// What failed, in words: nothing is hidden.
