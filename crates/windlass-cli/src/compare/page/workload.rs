@@ -220,77 +220,48 @@ fn curves(report: &WorkloadReport) -> String {
     )
 }
 
+/// Columns of the closed loop, but the first: heading, hint.
+const CLOSED_LOOP: [(&str, &str); 13] = [
+    ("requests/s", "answers within the window, per second"),
+    ("× single", "compared with the single loop"),
+    ("CPU µs/req", "processor time of the server per request"),
+    (
+        "user s",
+        "processor time outside of the kernel within the window",
+    ),
+    (
+        "system s",
+        "processor time within the kernel within the window",
+    ),
+    (
+        "vol. sw.",
+        "voluntary context switches within the window: a thread had to wait",
+    ),
+    (
+        "invol. sw.",
+        "involuntary ones: the processor was taken away",
+    ),
+    (
+        "calls/req",
+        "system calls per request, counted in a run of their own",
+    ),
+    ("RSS MiB", "resident memory at its peak"),
+    (
+        "PSS MiB",
+        "memory, shared pages divided among those who share them",
+    ),
+    ("threads", "at the end of the run"),
+    (
+        "load %",
+        "how busy the load generator was; near 100 it was the limit",
+    ),
+    ("errors", "requests without a good answer"),
+];
+
 fn closed_loop(report: &WorkloadReport) -> Grid {
     let base = report.cell(BASELINE).and_then(Cell::throughput);
     let is_compute = report.workload == Workload::Compute;
-    let rows = report.cells.iter().map(|cell| {
-        let mut row = vec![Entry::text(cell.model.name())];
-        if is_compute {
-            row.push(Entry::text(cell.compute));
-        }
-        let Some(figures) = &cell.closed_loop else {
-            row.extend((0..13).map(|_| missing(cell)));
-            return row;
-        };
-        row.push(spread(figures.requests_per_s, count));
-        row.push(match base {
-            Some(base) if base > 0.0 => Entry::number(figures.requests_per_s.median / base, ratio),
-            _ => Entry::missing("the single loop was not measured"),
-        });
-        row.push(spread(figures.cpu_us_per_request, number));
-        row.push(spread(figures.user_s, number));
-        row.push(spread(figures.system_s, number));
-        row.push(
-            spread(figures.voluntary_switches, count).hint(each(figures.voluntary_per_request)),
-        );
-        row.push(
-            spread(figures.involuntary_switches, count).hint(each(figures.involuntary_per_request)),
-        );
-        row.push(calls(cell));
-        row.push(spread(figures.rss_peak_bytes, mib));
-        row.push(spread(figures.pss_bytes, mib));
-        row.push(spread(figures.threads, count));
-        row.push(percent(figures.load_busy.median));
-        row.push(error_count(figures));
-        row
-    });
-    let mut columns = columns(&[
-        ("Model", ""),
-        ("requests/s", "answers within the window, per second"),
-        ("× single", "compared with the single loop"),
-        ("CPU µs/req", "processor time of the server per request"),
-        (
-            "user s",
-            "processor time outside of the kernel within the window",
-        ),
-        (
-            "system s",
-            "processor time within the kernel within the window",
-        ),
-        (
-            "vol. sw.",
-            "voluntary context switches within the window: a thread had to wait",
-        ),
-        (
-            "invol. sw.",
-            "involuntary ones: the processor was taken away",
-        ),
-        (
-            "calls/req",
-            "system calls per request, counted in a run of their own",
-        ),
-        ("RSS MiB", "resident memory at its peak"),
-        (
-            "PSS MiB",
-            "memory, shared pages divided among those who share them",
-        ),
-        ("threads", "at the end of the run"),
-        (
-            "load %",
-            "how busy the load generator was; near 100 it was the limit",
-        ),
-        ("errors", "requests without a good answer"),
-    ]);
+    let mut columns = columns(&CLOSED_LOOP);
     if is_compute {
         let column = Column {
             head: "computes",
@@ -298,70 +269,117 @@ fn closed_loop(report: &WorkloadReport) -> Grid {
         };
         columns.insert(1, column);
     }
+    let rows = report.cells.iter().map(|cell| {
+        let mut row = vec![Entry::text(cell.model.name())];
+        row.extend(is_compute.then(|| Entry::text(cell.compute)));
+        match &cell.closed_loop {
+            Some(figures) => row.extend(closed_loop_row(cell, figures, base)),
+            None => row.extend(CLOSED_LOOP.map(|_| missing(cell))),
+        }
+        row
+    });
     Grid {
         caption: "Closed loop".to_owned(),
-        columns,
         rows: rows.collect(),
+        columns,
     }
 }
 
+fn closed_loop_row(cell: &Cell, figures: &Figures, base: Option<f64>) -> [Entry; 13] {
+    let times = match base {
+        Some(base) if base > 0.0 => Entry::number(figures.requests_per_s.median / base, ratio),
+        _ => Entry::missing("the single loop was not measured"),
+    };
+    let switches = |all, per_request| spread(all, count).hint(each(per_request));
+    [
+        spread(figures.requests_per_s, count),
+        times,
+        spread(figures.cpu_us_per_request, number),
+        spread(figures.user_s, number),
+        spread(figures.system_s, number),
+        switches(figures.voluntary_switches, figures.voluntary_per_request),
+        switches(
+            figures.involuntary_switches,
+            figures.involuntary_per_request,
+        ),
+        calls(cell),
+        spread(figures.rss_peak_bytes, mib),
+        spread(figures.pss_bytes, mib),
+        spread(figures.threads, count),
+        percent(figures.load_busy.median),
+        error_count(figures),
+    ]
+}
+
+/// Columns of the fixed rate, but the first.
+const FIXED_RATE: [(&str, &str); 11] = [
+    ("reached/s", "answers within the window, per second"),
+    ("p50", "half of the requests took no longer"),
+    ("p90", "90 % took no longer"),
+    ("p99", "99 % took no longer"),
+    ("p99.9", "99.9 % took no longer"),
+    ("max", "the longest"),
+    ("CPU µs/req", "processor time of the server per request"),
+    ("vol./req", "voluntary context switches per request"),
+    ("invol./req", "involuntary context switches per request"),
+    ("late", "how late the load generator itself was, p99"),
+    ("errors", "requests without a good answer"),
+];
+
 fn fixed_rate(report: &WorkloadReport) -> Grid {
     let is_compute = report.workload == Workload::Compute;
-    let rows = report.cells.iter().map(|cell| {
-        let mut row = vec![Entry::text(cell.model.name())];
-        let Some(figures) = &cell.fixed_rate else {
-            let others = 11 + usize::from(is_compute);
-            row.extend((0..others).map(|_| missing(cell)));
-            return row;
-        };
-        let at = &figures.latency;
-        row.push(spread(figures.requests_per_s, count));
-        row.extend([at.p50, at.p90, at.p99, at.p999, at.max].map(|at| spread(at, time)));
-        if is_compute {
-            let median = figures.compute_latency.map(|latency| latency.p50);
-            row.push(median.map_or_else(|| missing(cell), |median| spread(median, time)));
-        }
-        row.push(spread(figures.cpu_us_per_request, number));
-        row.push(spread(figures.voluntary_per_request, number));
-        row.push(spread(figures.involuntary_per_request, number));
-        row.push(spread(figures.late_p99_s, time));
-        row.push(error_count(figures));
-        row
-    });
-    let mut columns = columns(&[
-        ("Model", ""),
-        ("reached/s", "answers within the window, per second"),
-        ("p50", "half of the requests took no longer"),
-        ("p90", "90 % took no longer"),
-        ("p99", "99 % took no longer"),
-        ("p99.9", "99.9 % took no longer"),
-        ("max", "the longest"),
-        ("CPU µs/req", "processor time of the server per request"),
-        ("vol./req", "voluntary context switches per request"),
-        ("invol./req", "involuntary context switches per request"),
-        ("late", "how late the load generator itself was, p99"),
-        ("errors", "requests without a good answer"),
-    ]);
+    let mut columns = columns(&FIXED_RATE);
     if is_compute {
-        let column = Column {
+        columns.push(Column {
             head: "computing p50",
             hint: "median latency of the requests that compute",
-        };
-        columns.insert(7, column);
+        });
     }
+    let rows = report.cells.iter().map(|cell| {
+        let mut row = vec![Entry::text(cell.model.name())];
+        match &cell.fixed_rate {
+            Some(figures) => row.extend(fixed_rate_row(figures)),
+            None => row.extend(FIXED_RATE.map(|_| missing(cell))),
+        }
+        if is_compute {
+            let figures = cell.fixed_rate.as_ref();
+            let latency = figures.and_then(|figures| figures.compute_latency);
+            row.push(latency.map_or_else(|| missing(cell), |latency| spread(latency.p50, time)));
+        }
+        row
+    });
     let rate = report.rate.map_or_else(
         || "the fixed rate".to_owned(),
         |rate| format!("{} requests/s", count(rate)),
     );
     Grid {
         caption: format!("At {rate}, latency from when each request was due"),
-        columns,
         rows: rows.collect(),
+        columns,
     }
 }
 
-fn columns(columns: &[(&'static str, &'static str)]) -> Vec<Column> {
-    let columns = columns.iter();
+fn fixed_rate_row(figures: &Figures) -> [Entry; 11] {
+    let at = &figures.latency;
+    [
+        spread(figures.requests_per_s, count),
+        spread(at.p50, time),
+        spread(at.p90, time),
+        spread(at.p99, time),
+        spread(at.p999, time),
+        spread(at.max, time),
+        spread(figures.cpu_us_per_request, number),
+        spread(figures.voluntary_per_request, number),
+        spread(figures.involuntary_per_request, number),
+        spread(figures.late_p99_s, time),
+        error_count(figures),
+    ]
+}
+
+/// The model's column, and these.
+fn columns(others: &[(&'static str, &'static str)]) -> Vec<Column> {
+    let model = std::iter::once(&("Model", ""));
+    let columns = model.chain(others);
     columns.map(|&(head, hint)| Column { head, hint }).collect()
 }
 
