@@ -313,6 +313,16 @@ pub fn shutdown_write(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::net::shutdown(fd, Shutdown::Write)?)
 }
 
+/// Ends both directions, shutdown(2): whoever waits for the socket is woken, and the peer sees the
+/// end, though another thread has the descriptor open.
+///
+/// # Errors
+///
+/// `ENOTCONN`: the connection is gone.
+pub fn shutdown_both(fd: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::net::shutdown(fd, Shutdown::Both)?)
+}
+
 /// Sends small segments at once, tcp(7) `TCP_NODELAY`.
 ///
 /// # Errors

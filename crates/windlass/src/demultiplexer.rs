@@ -28,6 +28,7 @@ pub use self::choice::{
 };
 pub use self::epoll::EpollDemultiplexer;
 pub use self::poll::PollDemultiplexer;
+pub(crate) use self::poll::{events_of, readiness_of};
 pub use self::select::SelectDemultiplexer;
 
 use std::io;

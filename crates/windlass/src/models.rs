@@ -71,23 +71,34 @@
 //! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
 mod builder;
+mod carrier;
 mod connection;
 mod group;
+mod half_sync;
 mod handle;
+mod hybrid;
+mod jobs;
 mod lane;
+mod lane_thread;
 mod limits;
 mod listening;
 mod multi_loop;
+mod offload;
 mod report;
 mod room;
 mod server;
 mod single_loop;
+mod thread_per_connection;
+mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
 pub use self::group::{Accepting, Dealing};
+pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, HalfSyncModel};
 pub use self::handle::{LoopHandle, StopHandle};
+pub use self::hybrid::{Hybrid, HybridBuilder, HybridModel};
+pub use self::jobs::Jobs;
 pub use self::limits::Limits;
 pub use self::listening::BindError;
 pub use self::multi_loop::{MultiLoop, MultiLoopBuilder, MultiLoopModel};
@@ -96,3 +107,7 @@ pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
 };
 pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLoopModel};
+pub use self::thread_per_connection::{
+    ThreadPerConnection, ThreadPerConnectionBuilder, ThreadPerConnectionModel,
+};
+pub use self::work_queue::Dispatch;

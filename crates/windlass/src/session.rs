@@ -170,7 +170,13 @@ pub enum Next {
 }
 
 /// Work that a session hands out because it may block or takes long.
-pub struct Job(Box<dyn FnOnce() -> JobResult + Send + UnwindSafe>);
+pub struct Job(Work);
+
+enum Work {
+    /// Under way already, see [`Job::away`].
+    Away,
+    ToDo(Box<dyn FnOnce() -> JobResult + Send + UnwindSafe>),
+}
 
 /// What a job returns: any value, known to the session that made the job.
 pub type JobResult = Box<dyn Any + Send>;
@@ -191,13 +197,29 @@ impl Job {
         T: Any + Send,
         F: FnOnce() -> T + Send + UnwindSafe + 'static,
     {
-        Self(Box::new(move || Box::new(work())))
+        Self(Work::ToDo(Box::new(move || Box::new(work()))))
+    }
+
+    /// For a model's own session around the program's: that is away in another thread, and a
+    /// notification tells when it is back. Then, and at no other time, the driver calls
+    /// [`Session::advance`], which goes on with the input that it left. The end of the wait costs no
+    /// result, and no deadline is asked for meanwhile.
+    pub(crate) fn away() -> Self {
+        Self(Work::Away)
+    }
+
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.0, Work::Away)
     }
 
     /// Does the work, in the thread that calls.
     #[must_use]
     pub fn run(self) -> JobResult {
-        (self.0)()
+        match self.0 {
+            Work::ToDo(work) => work(),
+            // Only the models' own sessions make it, and drivers hand it to nobody.
+            Work::Away => Box::new(()),
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 
 #[path = "session_server/endings.rs"]
 mod endings;
+#[path = "session_server/half_sync.rs"]
+mod half_sync;
 #[path = "session_server/harness.rs"]
 mod harness;
 #[path = "session_server/one_turn.rs"]
@@ -29,17 +31,17 @@ mod waiting;
 
 /// Makes each claim a test over a model.
 macro_rules! on_model {
-    ($model:ident: $($area:ident { $($claim:ident)* })*) => { $($(
+    ($model:path: $($area:ident { $($claim:ident)* })*) => { $($(
         #[test]
         fn $claim() {
-            crate::harness::guarded(stringify!($claim), crate::$area::$claim::<crate::harness::$model>);
+            crate::harness::guarded(stringify!($claim), crate::$area::$claim::<$model>);
         }
     )*)* };
 }
 
 /// All claims, over a model.
 macro_rules! all_on {
-    ($model:ident) => {
+    ($model:path) => {
         on_model! { $model:
         traffic {
             answers_come_whole_and_in_order_however_the_input_is_cut
@@ -105,16 +107,16 @@ macro_rules! all_on {
 }
 
 mod single_loop {
-    all_on! { Single }
+    all_on! { crate::harness::Single }
 }
 
 mod multi_loop {
-    all_on! { Multi }
+    all_on! { crate::harness::Multi }
 }
 
 /// What depends on who accepts.
 mod one_acceptor {
-    on_model! { Dealt:
+    on_model! { crate::harness::Dealt:
         traffic {
             many_clients_are_served_at_once
             jobs_keep_the_order_of_answers
@@ -129,6 +131,46 @@ mod one_acceptor {
         }
         resources {
             no_more_connections_than_the_limit
+            no_descriptor_is_left_behind
+        }
+    }
+}
+
+mod half_sync_shared_queue {
+    all_on! { crate::half_sync::SharedQueue }
+}
+
+mod half_sync_round_robin {
+    all_on! { crate::half_sync::RoundRobin }
+}
+
+mod half_sync_own_loops {
+    all_on! { crate::half_sync::OwnLoops }
+}
+
+mod hybrid {
+    all_on! { crate::half_sync::LoopsAndPool }
+}
+
+mod thread_per_connection {
+    all_on! { crate::half_sync::OwnThreads }
+}
+
+/// All that does not need another thread for a job that waits for the test.
+mod jobs_in_loop {
+    on_model! { crate::half_sync::JobsInLoop:
+        traffic {
+            jobs_keep_the_order_of_answers
+            a_job_that_panics_is_its_sessions_business
+            output_may_go_on_after_a_job
+        }
+        endings {
+            a_panic_ends_one_connection_and_leaks_nothing
+        }
+        stopping {
+            a_stop_under_load_loses_no_byte_of_an_answer
+        }
+        resources {
             no_descriptor_is_left_behind
         }
     }

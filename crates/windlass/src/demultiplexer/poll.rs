@@ -158,7 +158,8 @@ impl EventDemultiplexer for PollDemultiplexer {
     }
 }
 
-fn events_of(interest: Interest) -> i16 {
+/// What to ask ppoll(2) for.
+pub(crate) fn events_of(interest: Interest) -> i16 {
     let mut events = 0;
     for (interest_bit, event) in [
         (Interest::READ, poll::IN),
@@ -173,7 +174,8 @@ fn events_of(interest: Interest) -> i16 {
     events
 }
 
-fn readiness_of(found: i16) -> Readiness {
+/// What it has found.
+pub(crate) fn readiness_of(found: i16) -> Readiness {
     let mut readiness = Readiness::NONE;
     for (event, bit) in [
         (poll::IN, Readiness::READ),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use windlass_sys::net::UnixOptions;
 
+use super::jobs::{JobSite, Jobs};
 use super::limits::Limits;
 use super::listening::{BindError, Listening};
 use crate::event_loop::LoopConfig;
@@ -104,12 +105,39 @@ impl<V: Service, M> ServerBuilder<V, M> {
         }
     }
 
-    /// The pool that was set, or one of the server's own.
-    pub(super) fn take_pool(&mut self) -> Result<WorkerPool, BindError> {
-        match self.pool.take() {
-            Some(pool) => Ok(pool),
-            None => WorkerPool::new(PoolConfig::default()).map_err(BindError::Pool),
+    /// The same settings for a service around this one.
+    pub(super) fn map_service<W: Service>(
+        self,
+        wrap: impl FnOnce(Arc<V>) -> W,
+    ) -> ServerBuilder<W, M> {
+        let Self {
+            service,
+            limits,
+            config,
+            pool,
+            listening,
+            model,
+        } = self;
+        ServerBuilder {
+            service: Arc::new(wrap(service)),
+            limits,
+            config,
+            pool,
+            listening,
+            model,
         }
+    }
+
+    /// Where jobs are done: in the loop; in the pool that was set, or in one of the server's own.
+    pub(super) fn job_site(&mut self, jobs: Jobs) -> Result<JobSite, BindError> {
+        Ok(match (jobs, self.pool.take()) {
+            (Jobs::InLoop, _) => JobSite::Loop,
+            (Jobs::InPool, Some(pool)) => JobSite::Pool(pool),
+            (Jobs::InPool, None) => {
+                let pool = WorkerPool::new(PoolConfig::default());
+                JobSite::Pool(pool.map_err(BindError::Pool)?)
+            }
+        })
     }
 }
 

@@ -6,6 +6,7 @@
 //! Reading ⇄ Flushing (the session waits for its output) ⇄ Waiting (for a notification)
 //!    ⇅         ⇅
 //!   Working (a job runs)            any ──▶ gone (error, reset, abort)
+//!   Away (the session is in another thread)
 //!    │
 //!    ▼
 //! Finishing (the session has output left) ──▶ Closing (output still queued)
@@ -46,7 +47,7 @@ pub(super) struct Connection<V: Service, T: Transport = OwnedFd> {
     phase: Phase,
     interest: Interest,
     input_ended: bool,
-    stop_told: bool,
+    stop: StopTold,
     /// Whether reading pauses until the output is low.
     paused: bool,
     is_tcp: bool,
@@ -72,6 +73,9 @@ enum Phase {
     Working(JobSlot),
     /// A job that found the pool full.
     Queued(Job),
+    /// The session is away: a notification tells when it is back. What comes meanwhile is noted, and
+    /// neither the interest nor the timer is touched, so that a short absence costs no change.
+    Away,
     /// Output is still queued. Input is dropped meanwhile: a peer may read only when it has sent
     /// everything.
     Closing {
@@ -90,6 +94,15 @@ enum Unread {
     Known,
     /// It is to be given it.
     ToGive,
+}
+
+/// Whether the session knows of the graceful stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopTold {
+    No,
+    /// Not yet, as it was away.
+    Late,
+    Yes,
 }
 
 /// The connection is over.
@@ -116,7 +129,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
             phase: Phase::Reading,
             interest: Self::reading(trigger),
             input_ended: false,
-            stop_told: false,
+            stop: StopTold::No,
             paused: false,
             is_tcp: peer.remote.is_some(),
             ready: Readiness::NONE,
@@ -279,7 +292,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
             if !self.waits_for_room() || !self.is_low() {
                 break;
             }
-            if rounds == ROUNDS_MAX {
+            if rounds == ROUNDS_MAX || self.stop == StopTold::Late {
                 // Others have their turn first.
                 host.call_again();
                 break;
@@ -326,6 +339,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
     /// Woken by the loop itself: a job's result, a notification, a stop, or a turn that was given up
     /// for others.
     fn on_activation(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+        if self.stop == StopTold::Late {
+            self.tell_stop(lane, host, now)?;
+        }
         if let Phase::Working(slot) = &self.phase
             && let Some(result) = slot.take()
         {
@@ -341,20 +357,13 @@ impl<V: Service, T: Transport> Connection<V, T> {
         }
         // While it waits for something else, it will be called again without being told.
         if self.notifier.as_ref().is_some_and(Notifier::take)
-            && matches!(self.phase, Phase::Reading | Phase::Waiting)
+            && matches!(self.phase, Phase::Reading | Phase::Waiting | Phase::Away)
         {
             let len = self.unpack(lane);
             self.advance(lane, host, len, now)?;
         }
-        if host.ends_connections() && !self.stop_told {
-            self.stop_told = true;
-            if matches!(self.phase, Phase::Lingering { .. }) {
-                // Fully answered: the peer's close is not waited for.
-                return self.close_idle(lane);
-            }
-            if !matches!(self.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
-                self.stop(lane, host, now)?;
-            }
+        if host.ends_connections() && self.stop != StopTold::Yes {
+            self.tell_stop(lane, host, now)?;
         }
         Ok(())
     }
@@ -444,7 +453,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     pub(super) fn summary(&self) -> (Peer, ConnectionPhase, u64) {
         let phase = match self.phase {
             Phase::Lingering { .. } => ConnectionPhase::Lingering,
-            Phase::Working(_) | Phase::Queued(_) => ConnectionPhase::WaitingForJob,
+            Phase::Working(_) | Phase::Queued(_) | Phase::Away => ConnectionPhase::WaitingForJob,
             _ if self.output.is_some() => ConnectionPhase::Answering,
             Phase::Waiting => ConnectionPhase::Waiting,
             _ => ConnectionPhase::Reading,

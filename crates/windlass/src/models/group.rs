@@ -40,6 +40,8 @@ pub enum Accepting {
     /// for Unix sockets; but a connection costs a message to another thread, and the first loop
     /// limits how many can be accepted.
     Acceptor(Dealing),
+    /// The same, but the first loop serves none itself; if it is the only one, it does.
+    AcceptorOnly(Dealing),
     /// Each loop accepts its own, from its own socket if it can have one. Costs nothing extra.
     #[default]
     ReusePort,
@@ -100,12 +102,15 @@ impl<V: Service> Group<V> {
 
     /// Which loop is to serve the next connection that loop `index` accepts.
     pub(super) fn choose(&self, index: usize) -> usize {
-        let Accepting::Acceptor(dealing) = self.accepting_by else {
-            return index;
+        let loops = self.handles().len().max(1);
+        let (dealing, first) = match self.accepting_by {
+            Accepting::Acceptor(dealing) => (dealing, 0),
+            Accepting::AcceptorOnly(dealing) => (dealing, usize::from(loops > 1)),
+            Accepting::ReusePort => return index,
         };
-        let start = self.dealt.load(Ordering::Relaxed) % self.handles().len().max(1);
+        let start = first + self.dealt.load(Ordering::Relaxed) % (loops - first);
         match dealing {
-            Dealing::LeastLoaded => self.room.least_loaded(start),
+            Dealing::LeastLoaded => self.room.least_loaded(first, start),
             Dealing::RoundRobin => start,
         }
     }

@@ -14,6 +14,7 @@ use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
+use crate::models::jobs::Jobs;
 use crate::models::listening::BindError;
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::server::{ModelKind, Server, ThreadHandle};
@@ -74,12 +75,14 @@ pub type MultiLoopBuilder<V> = ServerBuilder<V, MultiLoopModel>;
 pub struct MultiLoopModel {
     loops: Option<NonZeroUsize>,
     accepting: Accepting,
+    jobs: Jobs,
 }
 
 impl<V: Service> MultiLoop<V> {
     pub(super) const MODEL: MultiLoopModel = MultiLoopModel {
         loops: None,
         accepting: Accepting::ReusePort,
+        jobs: Jobs::InPool,
     };
 
     /// Starts to build a server of `service`.
@@ -168,6 +171,13 @@ impl<V: Service> MultiLoopBuilder<V> {
         self
     }
 
+    /// Sets where the sessions' jobs are done (default: in the pool).
+    #[must_use]
+    pub fn jobs(mut self, jobs: Jobs) -> Self {
+        self.model.jobs = jobs;
+        self
+    }
+
     /// Opens the sockets and the loops, and starts the threads of all loops but the first. They
     /// serve when [`MultiLoop::run`] is called.
     ///
@@ -182,11 +192,12 @@ impl<V: Service> MultiLoopBuilder<V> {
         let connections_max = self.limits.connections_max;
         let group = Arc::new(Group::new(loops, connections_max, self.model.accepting));
         let acceptors = match self.model.accepting {
-            Accepting::Acceptor(_) => 1,
+            Accepting::Acceptor(_) | Accepting::AcceptorOnly(_) => 1,
             Accepting::ReusePort => loops,
         };
         let opened = std::mem::take(&mut self.listening).open(acceptors)?;
-        let parts = self.parts(&group, &opened)?;
+        let jobs = self.job_site(self.model.jobs)?;
+        let parts = self.parts(&group, &opened, jobs);
         let mut sockets = opened.loops.into_iter();
         let mut next_sockets = || sockets.next().unwrap_or_default();
         let own = next_sockets();

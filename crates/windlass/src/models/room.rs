@@ -64,10 +64,11 @@ impl Room {
         self.try_take(index)
     }
 
-    /// The loop with the fewest connections; of several the one that comes first from `start` on.
-    pub(super) fn least_loaded(&self, start: usize) -> usize {
-        let count = self.loads.len();
-        let loads = (0..count).map(|step| (start + step) % count);
+    /// The loop with the fewest connections, of those from `first` on; of several the one that comes
+    /// first from `start` on.
+    pub(super) fn least_loaded(&self, first: usize, start: usize) -> usize {
+        let count = self.loads.len() - first;
+        let loads = (0..count).map(|step| first + (start - first + step) % count);
         let least = loads.min_by_key(|&index| self.loads[index].load(Ordering::Relaxed));
         least.unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use super::handle::StopHandle;
 use super::limits::Limits;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::{MultiLoop, SingleLoop};
+use super::{HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop, ThreadPerConnection};
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::session::Service;
 
@@ -68,6 +68,12 @@ pub enum ModelKind {
     SingleLoop,
     /// [`MultiLoop`].
     MultiLoop,
+    /// [`HalfSyncHalfAsync`], with a shared queue.
+    HalfSyncHalfAsync,
+    /// [`Hybrid`], with one loop.
+    Hybrid,
+    /// [`ThreadPerConnection`].
+    ThreadPerConnection,
 }
 
 /// What can be set of a model that is chosen at run time.
@@ -79,7 +85,13 @@ pub struct AnyModel {
 
 impl ModelKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::SingleLoop, Self::MultiLoop];
+    pub const ALL: [Self; 5] = [
+        Self::SingleLoop,
+        Self::MultiLoop,
+        Self::HalfSyncHalfAsync,
+        Self::Hybrid,
+        Self::ThreadPerConnection,
+    ];
 
     /// Its name in commands and reports, such as `single-loop`.
     #[must_use]
@@ -87,6 +99,9 @@ impl ModelKind {
         match self {
             Self::SingleLoop => "single-loop",
             Self::MultiLoop => "multi-loop",
+            Self::HalfSyncHalfAsync => "half-sync-half-async",
+            Self::Hybrid => "hybrid",
+            Self::ThreadPerConnection => "thread-per-connection",
         }
     }
 
@@ -156,6 +171,24 @@ impl<V: Service> ServerBuilder<V, AnyModel> {
                 let mut builder = self.with_model(MultiLoop::<V>::MODEL);
                 if let Some(threads) = threads {
                     builder = builder.loops(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::HalfSyncHalfAsync => {
+                let mut builder = self.with_model(HalfSyncHalfAsync::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.workers(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ThreadPerConnection => {
+                let builder = self.with_model(ThreadPerConnection::<V>::MODEL);
+                Box::new(builder.build()?)
+            }
+            ModelKind::Hybrid => {
+                let mut builder = self.with_model(Hybrid::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.workers(threads);
                 }
                 Box::new(builder.build()?)
             }

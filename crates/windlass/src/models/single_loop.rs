@@ -18,8 +18,10 @@ pub(super) use self::thread::LoopThread;
 
 use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
+use crate::models::carrier::Carrier;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
+use crate::models::jobs::{JobSite, Jobs};
 use crate::models::listening::{BindError, Opened};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::server::{ModelKind, Server, ThreadHandle};
@@ -52,12 +54,14 @@ pub struct SingleLoop<V: Service> {
 /// Builds a [`SingleLoop`].
 pub type SingleLoopBuilder<V> = ServerBuilder<V, SingleLoopModel>;
 
-/// What is special to a [`SingleLoop`]: nothing that could be set.
+/// What can be set of a [`SingleLoop`].
 #[derive(Clone, Copy, Debug)]
-pub struct SingleLoopModel(());
+pub struct SingleLoopModel {
+    jobs: Jobs,
+}
 
 impl<V: Service> SingleLoop<V> {
-    pub(super) const MODEL: SingleLoopModel = SingleLoopModel(());
+    pub(super) const MODEL: SingleLoopModel = SingleLoopModel { jobs: Jobs::InPool };
 
     /// Starts to build a server of `service`.
     pub fn builder(service: Arc<V>) -> SingleLoopBuilder<V> {
@@ -105,21 +109,47 @@ impl<V: Service> SingleLoop<V> {
 }
 
 impl<V: Service> SingleLoopBuilder<V> {
+    /// Sets where the sessions' jobs are done (default: in the pool).
+    #[must_use]
+    pub fn jobs(mut self, jobs: Jobs) -> Self {
+        self.model.jobs = jobs;
+        self
+    }
+
     /// Opens the sockets and the loop.
     ///
     /// # Errors
     ///
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
+        let jobs = self.job_site(self.model.jobs)?;
+        self.build_with(jobs, None)
+    }
+
+    /// The same, with the sessions' jobs done at `jobs`, and connections served by `carrier`, if
+    /// there is one.
+    pub(super) fn build_with(
+        mut self,
+        jobs: JobSite,
+        carrier: Option<Arc<dyn Carrier>>,
+    ) -> Result<SingleLoop<V>, BindError> {
         let group = Arc::new(Group::new(
             1,
             self.limits.connections_max,
             Accepting::default(),
         ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
-        let parts = self.parts(&group, &opened)?(0);
+        let is_carried = carrier.is_some();
+        let parts = LoopParts {
+            carrier,
+            ..self.parts(&group, &opened, jobs)(0)
+        };
         let sockets = opened.loops.pop().unwrap_or_default();
-        let server = ServerLoop::open(parts, self.config, sockets)?;
+        let mut server = ServerLoop::open(parts, self.config, sockets)?;
+        if is_carried {
+            // While its acceptors pause it has nothing that it waits for.
+            server.event_loop.hold();
+        }
         group.set_handles(vec![server.handle()]);
         Ok(SingleLoop {
             server,
@@ -132,22 +162,23 @@ impl<V: Service> SingleLoopBuilder<V> {
 impl<V: Service, M> ServerBuilder<V, M> {
     /// What makes the parts of each loop of `group`.
     pub(super) fn parts(
-        &mut self,
+        &self,
         group: &Arc<Group<V>>,
         opened: &Opened,
-    ) -> Result<impl Fn(usize) -> LoopParts<V> + use<V, M>, BindError> {
-        let pool = self.take_pool()?;
+        jobs: JobSite,
+    ) -> impl Fn(usize) -> LoopParts<V> + use<V, M> {
         let (service, limits) = (Arc::clone(&self.service), self.limits);
         let files: Vec<_> = opened.files.iter().map(Arc::downgrade).collect();
         let group = Arc::clone(group);
-        Ok(move |index| LoopParts {
+        move |index| LoopParts {
             service: Arc::clone(&service),
             limits,
-            pool: pool.clone(),
+            jobs: jobs.clone(),
+            carrier: None,
             group: Arc::clone(&group),
             index,
             files: files.clone(),
-        })
+        }
     }
 }
 

@@ -129,6 +129,29 @@ impl Output {
         }
     }
 
+    /// Moves all that is queued in `other` behind what is queued here; the marks stay. Of bytes that
+    /// were copied the buffer moves, if nothing is queued here.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        if self.is_empty() {
+            std::mem::swap(self, other);
+            std::mem::swap(&mut self.limits, &mut other.limits);
+            return;
+        }
+        let mut at = other.bytes_sent;
+        for segment in other.segments.drain(..) {
+            match segment {
+                Segment::Copied(len) => {
+                    self.push(&other.bytes[at..at + len]);
+                    at += len;
+                }
+                Segment::Shared(bytes) => self.push_shared(bytes),
+                Segment::File { file, offset, len } => self.push_file(file, offset, len),
+            }
+        }
+        self.push(&other.bytes[at..]);
+        other.clear();
+    }
+
     /// Its marks.
     #[must_use]
     pub fn limits(&self) -> OutputLimits {
@@ -387,6 +410,38 @@ mod tests {
             assert_eq!(sent, expected);
             assert!(output.is_empty() && output.queued_bytes() == 0);
         }
+    }
+
+    #[test]
+    fn a_queue_moves_behind_another() {
+        let fill = |output: &mut Output, letter: u8| {
+            output.push(&[letter; 3]);
+            output.push_shared(Bytes::from(vec![letter + 1; 2]));
+            output.push(&[letter + 2; 4]);
+        };
+        let mut other = Output::default();
+        let mut output = Output::new(OutputLimits {
+            high_bytes: 10,
+            low_bytes: 4,
+        });
+        for (round, letter) in [(1, b'a'), (2, b'd')] {
+            fill(&mut other, letter);
+            output.append(&mut other);
+            assert!(other.is_empty() && other.front().is_none());
+            assert_eq!(output.queued_bytes(), 9 * round - (round - 1));
+            if round == 1 {
+                output.advance(1);
+            }
+        }
+        assert_eq!(output.limits().high_bytes, 10);
+        let mut sent = Vec::new();
+        while let Some(Front::Bytes(bytes)) = output.front() {
+            sent.extend_from_slice(bytes);
+            let count = bytes.len() as u64;
+            output.advance(count);
+        }
+        assert_eq!(sent, b"aabbccccdddeeffff");
+        assert!(output.is_empty());
     }
 
     #[test]

@@ -12,7 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use windlass::models::{
-    Accepting, Dealing, Limits, MultiLoop, ServerReport, SingleLoop, StopHandle,
+    Accepting, BindError, Dealing, Limits, MultiLoop, ServerBuilder, ServerReport, SingleLoop,
+    StopHandle,
 };
 use windlass::pool::WorkerPool;
 use windlass::session::Service;
@@ -113,6 +114,27 @@ fn start_two_loops<V: Service>(
             builder = builder.pool(pool);
         }
         let mut server = builder.build().expect("build");
+        tell(server.stop_handle());
+        server.run().expect("run")
+    })
+}
+
+/// Starts a server of any model in a thread.
+pub(crate) fn start<V: Service, M: Send + 'static, S: windlass::models::Server<V> + 'static>(
+    builder: ServerBuilder<V, M>,
+    listeners: Vec<OwnedFd>,
+    options: Options,
+    build: fn(ServerBuilder<V, M>) -> Result<S, BindError>,
+) -> Started {
+    serve_in_thread(move |tell| {
+        let mut builder = builder.limits(options.limits);
+        for listener in listeners {
+            builder = builder.listener(listener);
+        }
+        if let Some(pool) = options.pool {
+            builder = builder.pool(pool);
+        }
+        let mut server = build(builder).expect("build");
         tell(server.stop_handle());
         server.run().expect("run")
     })

@@ -132,7 +132,8 @@ pub(crate) fn a_stop_gives_up_at_its_deadline<M: Model>() {
     works.send("gated-shout x\n");
     probe.wait("the job has begun", |seen| seen.jobs_begun == 1);
     let mut blocked = server.connect();
-    blocked.send("flood\n");
+    // Queued at once, and more than the kernel takes.
+    blocked.send("big 33554432\n");
     blocked.bytes(8);
     let begun = Instant::now();
     let report = server.stop_and_join();

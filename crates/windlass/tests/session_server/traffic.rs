@@ -146,7 +146,8 @@ pub(crate) fn more_jobs_than_the_pool_takes_are_all_done<M: Model>() {
     for (at, client) in clients.iter_mut().enumerate() {
         client.send(format!("gated-shout from {at}\n"));
     }
-    probe.wait("a job has begun", |seen| seen.jobs_begun == 1);
+    // With the pool one at a time; a model whose threads may block does without it.
+    probe.wait("a job has begun", |seen| seen.jobs_begun >= 1);
     // The rest waits; nobody else does.
     assert_eq!(server.connect().ask("echo quick"), "quick");
     probe.open_gate();

@@ -4,12 +4,27 @@ use windlass_core::Readiness;
 use windlass_sys::net;
 
 use super::host::{Host, Transport};
-use super::{Connection, Gone, Phase, Step, context};
+use super::{Connection, Gone, Phase, Step, StopTold, context};
 use crate::models::lane::Lane;
 use crate::session::{Next, Now, Service, Session};
 
 impl<V: Service, T: Transport> Connection<V, T> {
-    pub(super) fn stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+    /// Lets the connection know of the stop, once its session is there.
+    pub(super) fn tell_stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
+        if matches!(self.phase, Phase::Away) {
+            self.stop = StopTold::Late;
+            return Ok(());
+        }
+        self.stop = StopTold::Yes;
+        match self.phase {
+            // Fully answered: the peer's close is not waited for.
+            Phase::Lingering { .. } => self.close_idle(lane),
+            Phase::Closing { .. } => Ok(()),
+            _ => self.stop(lane, host, now),
+        }
+    }
+
+    fn stop(&mut self, lane: &mut Lane<V>, host: &mut impl Host, now: Now) -> Step {
         let unread = self.unread();
         let make = || host.notifier();
         let slots = (&mut self.output, &mut self.notifier);

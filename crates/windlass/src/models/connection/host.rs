@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_core::{Instant, Interest};
@@ -104,8 +104,9 @@ pub(in crate::models) trait Transport: Send + 'static {
     fn socket(&self) -> BorrowedFd<'_>;
 }
 
-/// A non-blocking socket: bytes pass when it is ready.
-impl Transport for OwnedFd {
+/// A non-blocking socket, owned by the connection or shared with who may shut it down: bytes pass
+/// when it is ready.
+impl<F: AsFd + Send + 'static> Transport for F {
     #[inline]
     fn receive(&mut self, room: &mut [u8]) -> io::Result<Option<usize>> {
         net::recv(self.as_fd(), room)

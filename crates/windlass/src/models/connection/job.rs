@@ -12,6 +12,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
 
     /// Hands a job to the driver; its result has this connection stepped.
     pub(super) fn start_job(&mut self, lane: &mut Lane<V>, host: &mut impl Host, job: Job) -> Step {
+        if job.is_away() {
+            self.phase = Phase::Away;
+            return Ok(());
+        }
         let slot = JobSlot::default();
         self.phase = match host.start_job(job, slot.clone()) {
             Ok(()) => Phase::Working(slot),

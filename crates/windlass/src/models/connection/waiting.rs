@@ -73,6 +73,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
             self.paused = false;
             return;
         }
+        if edge && matches!(self.phase, Phase::Away) && self.output.is_none() {
+            return;
+        }
         let (mut full, mut low) = (false, true);
         if let Some(output) = &self.output {
             (full, low) = (output.is_full(), output.is_low());
@@ -120,6 +123,8 @@ impl<V: Service, T: Transport> Connection<V, T> {
             Phase::Lingering { until, .. } => until,
             Phase::Closing { .. } => Instant::FAR,
             Phase::Queued(_) => now.monotonic + POOL_RETRY,
+            // What is armed stays: at most it finds that nothing is due.
+            Phase::Away => self.armed,
             _ => self.session.deadline().unwrap_or(Instant::FAR),
         };
         if self.owes() {

@@ -11,6 +11,7 @@ use windlass_sys::net::{self, AcceptError};
 use super::loop_connection::LoopConnection;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::models::carrier::{Arrival, Carrier};
 use crate::models::connection::Connection;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::room::Place;
@@ -21,6 +22,8 @@ pub(super) struct Acceptor {
     socket: Rc<ListenSocket>,
     pause: Duration,
     waits_for_room: bool,
+    /// For which there was no thread.
+    held: Option<Arrival>,
 }
 
 /// Connections accepted in one call: others have their turn after so many.
@@ -36,7 +39,14 @@ impl Acceptor {
             socket,
             pause: PAUSE_MIN,
             waits_for_room: false,
+            held: None,
         }
+    }
+
+    /// Gives a connection to the carrier; answers whether that took it.
+    fn carry(&mut self, carrier: &dyn Carrier, arrival: Arrival) -> bool {
+        self.held = carrier.carry(arrival).err();
+        self.held.is_none()
     }
 
     /// Stops listening for a while; the next pause is longer, until an accept succeeds.
@@ -71,6 +81,13 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
             let event = cx.event();
             let _ = cx.enable(event);
         }
+        if let Some(arrival) = self.held.take()
+            && let Some(carrier) = state.carrier.clone()
+            && !self.carry(&*carrier, arrival)
+        {
+            state.lane.counts.accept_pauses += 1;
+            return self.pause(cx);
+        }
         let batch_max = match self.socket.sharing {
             Sharing::Own => BATCH_MAX,
             Sharing::Duplicate | Sharing::Shared => SHARED_BATCH_MAX,
@@ -83,9 +100,23 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
             };
             match net::accept(self.socket.fd.as_fd()) {
                 Ok(Some((socket, remote))) => {
-                    self.pause = PAUSE_MIN;
                     let peer = Peer::new(remote);
                     state.group.note_dealt();
+                    if let Some(carrier) = state.carrier.clone() {
+                        state.lane.counts.accepted += 1;
+                        let arrival = Arrival {
+                            socket,
+                            peer,
+                            place,
+                        };
+                        if !self.carry(&*carrier, arrival) {
+                            state.lane.counts.accept_pauses += 1;
+                            return self.pause(cx);
+                        }
+                        self.pause = PAUSE_MIN;
+                        continue;
+                    }
+                    self.pause = PAUSE_MIN;
                     let Some(other) = state.other_loop(&place) else {
                         open(state, cx, socket, peer, place);
                         continue;

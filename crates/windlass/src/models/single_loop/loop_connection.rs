@@ -10,7 +10,8 @@ use super::book::Entry;
 use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
 use crate::models::connection::{Connection, Host, JobRefused, JobSlot, Transport};
-use crate::pool::{SubmitErrorKind, WorkerPool};
+use crate::models::jobs::JobSite;
+use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{Job, Notifier, Service};
 
 type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -44,7 +45,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
         let ends_connections = state.ends_connections();
         let ServerState {
             lane,
-            pool,
+            jobs,
             wake_flag,
             ..
         } = state;
@@ -54,7 +55,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
         );
         let mut host = LoopHost {
             cx,
-            pool,
+            jobs,
             wake_flag,
             ends_connections,
         };
@@ -82,7 +83,7 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
 /// fails because that is gone.
 struct LoopHost<'a, 'c, V: Service> {
     cx: &'a mut Cx<'c, V>,
-    pool: &'a WorkerPool,
+    jobs: &'a JobSite,
     wake_flag: &'a Arc<WakeFlag>,
     ends_connections: bool,
 }
@@ -116,7 +117,27 @@ impl<V: Service> Host for LoopHost<'_, '_, V> {
 
     fn start_job(&mut self, job: Job, slot: JobSlot) -> Result<(), JobRefused> {
         let event = self.cx.event();
-        let submitted = self.cx.submit_job(self.pool, job, move |_, cx, outcome| {
+        let pool = match self.jobs {
+            JobSite::Pool(pool) => pool,
+            JobSite::Loop => {
+                // Unwind safety: a job is; its panic is told.
+                slot.put(catch_unwind(|| job.run()).map_or_else(Outcome::Panicked, Outcome::Done));
+                self.call_again();
+                return Ok(());
+            }
+            JobSite::Workers(workers) => {
+                let flag = Arc::clone(self.wake_flag);
+                workers.do_job(
+                    job,
+                    Box::new(move |outcome| {
+                        slot.put(outcome);
+                        flag.complete(event);
+                    }),
+                );
+                return Ok(());
+            }
+        };
+        let submitted = self.cx.submit_job(pool, job, move |_, cx, outcome| {
             slot.put(outcome);
             // Gone: the connection ended meanwhile.
             let _ = cx.activate(event, 1);

@@ -10,14 +10,15 @@ use windlass_sys::net::SocketFile;
 
 use super::book::{Book, Entry};
 use crate::event_loop::{Context, Reactor, WakeFlag};
+use crate::models::carrier::Carrier;
 use crate::models::group::Group;
 use crate::models::handle::LoopHandle;
+use crate::models::jobs::JobSite;
 use crate::models::lane::Lane;
 use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
-use crate::pool::WorkerPool;
 use crate::session::{Now, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
@@ -25,7 +26,8 @@ use crate::session::{Now, Service};
 /// the loop's numbers, its service, and the server's stop.
 pub struct ServerState<V: Service> {
     pub(super) lane: Lane<V>,
-    pub(super) pool: WorkerPool,
+    pub(super) jobs: JobSite,
+    pub(super) carrier: Option<Arc<dyn Carrier>>,
     pub(super) group: Arc<Group<V>>,
     /// The loop's place in the group.
     index: usize,
@@ -63,7 +65,9 @@ enum Phase {
 pub(in crate::models) struct LoopParts<V: Service> {
     pub(in crate::models) service: Arc<V>,
     pub(in crate::models) limits: Limits,
-    pub(in crate::models) pool: WorkerPool,
+    pub(in crate::models) jobs: JobSite,
+    /// Who serves connections, if not the loop.
+    pub(in crate::models) carrier: Option<Arc<dyn Carrier>>,
     pub(in crate::models) group: Arc<Group<V>>,
     /// Its place in the group.
     pub(in crate::models) index: usize,
@@ -75,14 +79,16 @@ impl<V: Service> ServerState<V> {
         let LoopParts {
             service,
             limits,
-            pool,
+            jobs,
+            carrier,
             group,
             index,
             files,
         } = parts;
         Self {
             lane: Lane::new(service, limits),
-            pool,
+            jobs,
+            carrier,
             group,
             index,
             book: Rc::default(),
@@ -181,6 +187,9 @@ impl<V: Service> ServerState<V> {
             // Gone: nobody is there to be told.
             let _ = cx.activate(event, 1);
         }
+        if let Some(carrier) = &self.carrier {
+            carrier.end_connections();
+        }
     }
 
     /// Ends the loop when nothing is left to do.
@@ -197,7 +206,8 @@ impl<V: Service> ServerState<V> {
     fn end_if_done(&self, cx: &mut Context<'_, 'static, Self>) {
         let is_last = self.index == 0;
         // While others accept, they may send some.
-        let is_done = self.ends_connections() && self.book.open_count() == 0;
+        // Of a carrier's that were cut, some may be stuck.
+        let is_done = self.is_cut() || self.ends_connections() && self.open_connections() == 0;
         if is_done && (!is_last || self.group.others_have_ended()) {
             cx.stop();
         }
@@ -216,6 +226,11 @@ impl<V: Service> ServerState<V> {
         });
         self.lane.counts.cut += count as u64;
         self.cuts.extend(list);
+        if let Some(carrier) = &self.carrier {
+            let (count, list) = carrier.cut(time);
+            self.lane.counts.cut += count as u64;
+            self.cuts.extend(list);
+        }
         self.watch_for_end(cx);
         self.end_if_done(cx);
     }
@@ -240,7 +255,11 @@ impl<V: Service> ServerState<V> {
     /// How many connections this loop has.
     #[must_use]
     pub fn open_connections(&self) -> usize {
-        self.book.open_count()
+        let carried = self
+            .carrier
+            .as_ref()
+            .map(|carrier| carrier.open_connections());
+        self.book.open_count() + carried.unwrap_or(0)
     }
 
     /// What was cut by a stop in this loop, up to 32 connections.
