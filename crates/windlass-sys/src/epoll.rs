@@ -60,6 +60,20 @@ impl Epoll {
         Ok(Self { fd })
     }
 
+    /// Replaces the instance by an empty one of the same number, dup3(2): for a child after a fork,
+    /// to which the old one is the parent's, and where others know it by its number.
+    ///
+    /// # Errors
+    ///
+    /// `EMFILE`, `ENFILE`, `ENOMEM`.
+    pub fn renew(&self) -> io::Result<()> {
+        let new = Self::new()?;
+        // SAFETY: The number that is closed and opened again is `self.fd`'s, which owns it before
+        // and after; both are epoll instances.
+        check(unsafe { libc::dup3(new.fd.as_raw_fd(), self.fd.as_raw_fd(), libc::O_CLOEXEC) })?;
+        Ok(())
+    }
+
     /// Adds `fd` to the set, epoll_ctl(2) `EPOLL_CTL_ADD`.
     ///
     /// # Errors

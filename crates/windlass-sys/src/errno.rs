@@ -2,9 +2,12 @@
 
 use std::io;
 
+use crate::operation::faults::{CallFault, Faults};
+
 pub use libc::{
-    EAGAIN, EBADF, ECONNABORTED, ECONNRESET, EEXIST, EINTR, EINVAL, ELOOP, EMFILE, ENFILE, ENOBUFS,
-    ENOENT, ENOMEM, ENOSPC, ENOSYS, ENOTDIR, ENOTSOCK, EPERM, EPIPE, EXDEV,
+    EAGAIN, EBADF, EBUSY, ECANCELED, ECONNABORTED, ECONNREFUSED, ECONNRESET, EEXIST, EINTR, EINVAL,
+    EISDIR, ELOOP, EMFILE, ENFILE, ENOBUFS, ENOENT, ENOMEM, ENOSPC, ENOSYS, ENOTDIR, ENOTSOCK,
+    EPERM, EPIPE, EXDEV,
 };
 
 /// The calling thread's last error, of a call that just failed.
@@ -33,6 +36,35 @@ pub(crate) fn retry_or_none<T>(
             Err(rustix::io::Errno::INTR) => {}
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
             Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The count that a call of the C library answers, or its error.
+#[inline]
+pub(crate) fn count_or_error(rc: isize) -> io::Result<usize> {
+    usize::try_from(rc).map_err(|_| io::Error::last_os_error())
+}
+
+/// As [`retry_or_none`], with faults.
+#[inline]
+pub(crate) fn retry_with_faults<T>(
+    faults: &mut Faults,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<Option<T>> {
+    loop {
+        let result = match faults.next_call() {
+            None => call(),
+            Some(CallFault::Interrupted) => Err(io::Error::from_raw_os_error(EINTR)),
+            Some(CallFault::WouldBlock) => Err(io::Error::from_raw_os_error(EAGAIN)),
+        };
+        match result {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => match error.raw_os_error() {
+                Some(EINTR) => {}
+                Some(EAGAIN) => return Ok(None),
+                _ => return Err(error),
+            },
         }
     }
 }

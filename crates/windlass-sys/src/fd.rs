@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
 
@@ -46,6 +47,28 @@ pub fn set_blocking(fd: BorrowedFd<'_>, mode: Blocking) -> io::Result<()> {
         rustix::fs::fcntl_setfl(fd, wanted)?;
     }
     Ok(())
+}
+
+/// Makes `call` with `O_NONBLOCK` set on `fd`, fcntl(2), and takes it back if it was not: for calls
+/// that have no flag for it. One at a time in this process, so that none takes it from another;
+/// whoever else uses the same open file meanwhile may meet "would block".
+///
+/// # Errors
+///
+/// The call's; none else for an open descriptor.
+pub fn momentarily_nonblocking<T>(
+    fd: BorrowedFd<'_>,
+    call: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    if blocking(fd)? == Blocking::Nonblocking {
+        return call();
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    set_blocking(fd, Blocking::Nonblocking)?;
+    let result = call();
+    set_blocking(fd, Blocking::Blocking)?;
+    result
 }
 
 /// Whether `fd` is the number of an open descriptor, fcntl(2) `F_GETFD`.

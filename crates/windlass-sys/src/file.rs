@@ -177,19 +177,19 @@ pub fn entry_status(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Option
     Ok((!is_link).then(|| of_statx(&stat)))
 }
 
-const WANTED: StatxFlags = StatxFlags::TYPE
+pub(crate) const WANTED: StatxFlags = StatxFlags::TYPE
     .union(StatxFlags::SIZE)
     .union(StatxFlags::MTIME)
     .union(StatxFlags::CTIME)
     .union(StatxFlags::INO);
 
 #[inline]
-fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileStatus> {
+pub(crate) fn describe(fd: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> io::Result<FileStatus> {
     let stat = rustix::io::retry_on_intr(|| rustix::fs::statx(fd, path, flags, WANTED))?;
     Ok(of_statx(&stat))
 }
 
-fn of_statx(stat: &Statx) -> FileStatus {
+pub(crate) fn of_statx(stat: &Statx) -> FileStatus {
     let kind = match FileType::from_raw_mode(u32::from(stat.stx_mode)) {
         FileType::Directory => FileKind::Directory,
         FileType::RegularFile => FileKind::Regular,

@@ -6,7 +6,7 @@
 //! Nothing here allocates per call or knows what a handler is.
 //!
 //! Modules with unsafe code: [`activation`], [`clock`], [`epoll`], [`fd`], [`poll`], [`select`],
-//! [`signal`], [`usage`], [`wake`]. The others go through rustix.
+//! [`provided`], [`signal`], [`uring`], [`usage`], [`wake`]. The others go through rustix.
 
 pub mod activation;
 pub mod clock;
@@ -16,9 +16,12 @@ pub mod fd;
 pub mod file;
 pub mod limits;
 pub mod net;
+pub mod operation;
 pub mod poll;
+pub mod provided;
 pub mod select;
 pub mod signal;
 mod timespec;
+pub mod uring;
 pub mod usage;
 pub mod wake;

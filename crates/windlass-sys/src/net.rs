@@ -172,7 +172,7 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    fn from_errno(error: Errno) -> Self {
+    pub(crate) fn from_errno(error: Errno) -> Self {
         match error {
             // accept(2): "pending network errors … should be treated like EAGAIN".
             Errno::CONNABORTED

@@ -305,6 +305,15 @@ pub fn ignore_sigpipe() -> io::Result<()> {
     disposition::ignore(libc::SIGPIPE)
 }
 
+/// Whether `signo` is ignored in this process, sigaction(2).
+///
+/// # Errors
+///
+/// `EINVAL` (no signal's number).
+pub fn is_ignored(signo: i32) -> io::Result<bool> {
+    Ok(disposition::query(signo)?.sa_sigaction == libc::SIG_IGN)
+}
+
 /// A thread of this process, as the kernel numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadId(i32);

@@ -1,6 +1,6 @@
-//! Event demultiplexers of Linux: epoll, poll and select, and the choice between them.
+//! Event demultiplexers of Linux: epoll, poll, select and io_uring, and the choice between them.
 //!
-//! All three implement [`EventDemultiplexer`](windlass_core::EventDemultiplexer) with one meaning,
+//! All four implement [`EventDemultiplexer`](windlass_core::EventDemultiplexer) with one meaning,
 //! which one conformance suite checks:
 //!
 //! - Hang-up and error are reported to whatever interest is not empty; with an empty interest a
@@ -9,20 +9,25 @@
 //!   not registers it: numbers are reused, and the caller's view is the later one.
 //! - A handle that was closed under its registration is reported at most once, as an error.
 //!
-//! | | epoll | poll | select |
-//! |---|---|---|---|
-//! | cost of a wait | handles that are ready | handles registered | the largest number |
-//! | edge-triggered | yes | no | no |
-//! | hang-up as such, early close | yes | yes | no: a read or a write that does not block |
+//! | | epoll | poll | select | io_uring |
+//! |---|---|---|---|---|
+//! | cost of a wait | handles that are ready | handles registered | the largest number | handles that are ready |
+//! | system calls for changes | one each | none | none | none, one for a removal |
+//! | edge-triggered | yes | no | no | yes |
+//! | hang-up as such, early close | yes | yes | no: a read or a write that does not block | yes |
 //!
-//! [`open`] picks one by [`BackendConfig`] and by the environment.
+//! [`open`] picks one by [`BackendConfig`] and by the environment; io_uring only if it is forced, as
+//! it is of use to those who have operations done by it ([`proactor`](crate::proactor)), and may be
+//! forbidden.
 
 mod always_ready;
 mod choice;
 mod epoll;
 mod poll;
 mod select;
+mod uring;
 
+pub(crate) use self::choice::forced;
 pub use self::choice::{
     Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
 };
@@ -30,6 +35,7 @@ pub use self::epoll::EpollDemultiplexer;
 pub use self::poll::PollDemultiplexer;
 pub(crate) use self::poll::{events_of, readiness_of};
 pub use self::select::SelectDemultiplexer;
+pub use self::uring::UringDemultiplexer;
 
 use std::io;
 

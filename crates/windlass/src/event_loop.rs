@@ -22,6 +22,7 @@
 //! A turn is one wait, and one clock reading if timers are armed. An event costs an indirect call
 //! and a few dozen instructions beside it; no allocation, no lock.
 
+mod completion;
 mod config;
 mod context;
 mod dump;
@@ -45,6 +46,7 @@ use std::ops::{Deref, DerefMut};
 
 use windlass_core::{RunMode, StopReason};
 
+pub use self::completion::CompletionOptions;
 pub use self::config::{HandlerTimes, LoopConfig, PanicPolicy, PanicReport};
 pub use self::context::Context;
 pub use self::dump::EventDescription;

@@ -8,6 +8,7 @@
 //! | catch a signal, read lines | [`on_signal`], [`on_line`] |
 //! | change or remove what was registered | [`Reactor`]'s methods, from any handler too |
 //! | call into the loop from another thread | [`poster`], [`waker`] |
+//! | start operations, be called when they are complete | [`start`], and [`proactor`] |
 //! | run what blocks or computes | [`WorkerPool`](pool::WorkerPool) and [`submit`] |
 //! | find out which handler is slow or stuck | [`slow_handlers`], [`watch_for_stuck_handlers`] |
 //! | write a protocol without I/O | [`session::Session`] and [`session::Service`] |
@@ -26,6 +27,7 @@
 //! [`on_writable`]: event_loop::Reactor::on_writable
 //! [`poster`]: event_loop::Reactor::poster
 //! [`slow_handlers`]: event_loop::Reactor::slow_handlers
+//! [`start`]: event_loop::Reactor::start
 //! [`submit`]: event_loop::Reactor::submit
 //! [`timer`]: event_loop::Reactor::timer
 //! [`waker`]: event_loop::Reactor::waker
@@ -39,6 +41,7 @@ pub mod event_loop;
 pub mod files;
 pub mod models;
 pub mod pool;
+pub mod proactor;
 pub mod session;
 mod sync;
 

@@ -73,6 +73,7 @@
 mod builder;
 mod carrier;
 mod connection;
+mod emulated_proactor;
 mod group;
 mod half_sync;
 mod handle;
@@ -84,16 +85,21 @@ mod limits;
 mod listening;
 mod multi_loop;
 mod offload;
+mod proactor_server;
 mod report;
 mod room;
 mod server;
 mod single_loop;
 mod thread_per_connection;
+mod uring_proactor;
 mod work_queue;
 
 pub use windlass_sys::net::UnixOptions;
 
 pub use self::builder::ServerBuilder;
+pub use self::emulated_proactor::{
+    EmulatedProactor, EmulatedProactorBuilder, EmulatedProactorModel,
+};
 pub use self::group::{Accepting, Dealing};
 pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, HalfSyncModel};
 pub use self::handle::{LoopHandle, StopHandle};
@@ -110,4 +116,5 @@ pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLo
 pub use self::thread_per_connection::{
     ThreadPerConnection, ThreadPerConnectionBuilder, ThreadPerConnectionModel,
 };
+pub use self::uring_proactor::{UringProactor, UringProactorBuilder, UringProactorModel};
 pub use self::work_queue::Dispatch;

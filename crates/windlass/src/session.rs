@@ -33,6 +33,7 @@ use std::panic::UnwindSafe;
 use windlass_core::Instant;
 
 pub use self::notifier::{Notifier, Wakeups};
+pub(crate) use self::output::Taken;
 pub use self::output::{Front, Output, OutputLimits};
 pub use self::proxy_protocol::{
     OtherPeers, PROXY_HEADER_BYTES_MAX, PROXY_LINE_BYTES_MAX, ProxyHeader, ProxyHeaderError,

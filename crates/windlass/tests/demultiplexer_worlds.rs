@@ -157,6 +157,15 @@ macro_rules! in_each_world {
         mod select {
             $(#[test] fn $name() { super::$name(&mut super::Real::new(super::Backend::Select)) })*
         }
+        mod io_uring {
+            $(#[test] fn $name() {
+                use windlass_sys::uring::{Ring, RingOptions};
+                match Ring::open(RingOptions::default()) {
+                    Ok(_) => super::$name(&mut super::Real::new(super::Backend::Uring)),
+                    Err(reason) => println!("skipped: {reason}"),
+                }
+            })*
+        }
         mod simulated {
             $(#[test] fn $name() { super::$name(&mut super::Simulated::new()) })*
         }

@@ -242,3 +242,28 @@ fn every_example_is_run_here() {
         }
     });
 }
+
+#[test]
+fn proactor_echo_serves_until_interrupted() {
+    if !common::has_io_uring() {
+        return;
+    }
+    guarded("proactor_echo", || {
+        let mut command = command("proactor_echo", Backend::Uring);
+        let mut echo = Running::start(command.env("WINDLASS_PROACTOR", "io_uring"));
+        let line = echo.wait_for("listening on ");
+        let address = line.trim_start_matches("listening on ").trim();
+        echo.wait_for("done by io_uring");
+        for _ in 0..3 {
+            let mut stream = std::net::TcpStream::connect(address).expect("connect");
+            for round in 0..100_u8 {
+                stream.write_all(&[round; 5000]).expect("write");
+                let mut back = [0; 5000];
+                stream.read_exact(&mut back).expect("read");
+                assert_eq!(back, [round; 5000]);
+            }
+        }
+        echo.send(2);
+        echo.join();
+    });
+}

@@ -8,6 +8,8 @@
     reason = "a child speaks to its parent, and a hang is reported"
 )]
 
+#[path = "session_server/blocking.rs"]
+mod blocking;
 #[path = "session_server/endings.rs"]
 mod endings;
 #[path = "session_server/half_sync.rs"]
@@ -16,6 +18,8 @@ mod half_sync;
 mod harness;
 #[path = "session_server/one_turn.rs"]
 mod one_turn;
+#[path = "session_server/proactors.rs"]
+mod proactors;
 #[path = "session_server/resources.rs"]
 mod resources;
 #[path = "session_server/sessions.rs"]
@@ -174,4 +178,20 @@ mod jobs_in_loop {
             no_descriptor_is_left_behind
         }
     }
+}
+
+mod uring_proactor {
+    all_on! { crate::proactors::Uring }
+}
+
+mod uring_proactor_and_workers {
+    all_on! { crate::proactors::UringAndWorkers }
+}
+
+mod fallen_back_proactor {
+    all_on! { crate::proactors::FallenBack }
+}
+
+mod emulated_proactor {
+    all_on! { crate::proactors::Emulated }
 }

@@ -7,8 +7,9 @@ use std::fmt;
 use std::io;
 
 use windlass_core::{EventDemultiplexer, Features};
+use windlass_sys::uring::RingOptions;
 
-use super::{EpollDemultiplexer, PollDemultiplexer, SelectDemultiplexer};
+use super::{EpollDemultiplexer, PollDemultiplexer, SelectDemultiplexer, UringDemultiplexer};
 
 /// The environment variable that forces a back end by its name.
 pub const ENVIRONMENT_VARIABLE: &str = "WINDLASS_BACKEND";
@@ -23,11 +24,13 @@ pub enum Backend {
     Poll,
     /// select(2).
     Select,
+    /// io_uring(7). Never picked, only forced.
+    Uring,
 }
 
 impl Backend {
     /// All, the preferred first.
-    pub const ALL: [Self; 3] = [Self::Epoll, Self::Poll, Self::Select];
+    pub const ALL: [Self; 4] = [Self::Epoll, Self::Poll, Self::Select, Self::Uring];
 
     /// The name, as [`EventDemultiplexer::name`] and the environment have it.
     #[must_use]
@@ -36,6 +39,7 @@ impl Backend {
             Self::Epoll => "epoll",
             Self::Poll => "poll",
             Self::Select => "select",
+            Self::Uring => "io_uring",
         }
     }
 
@@ -49,10 +53,10 @@ impl Backend {
     #[must_use]
     pub const fn features(self) -> Features {
         Features {
-            edge_triggered: matches!(self, Self::Epoll),
-            constant_time: matches!(self, Self::Epoll),
+            edge_triggered: matches!(self, Self::Epoll | Self::Uring),
+            constant_time: matches!(self, Self::Epoll | Self::Uring),
             any_descriptor: true,
-            early_close: matches!(self, Self::Epoll | Self::Poll),
+            early_close: matches!(self, Self::Epoll | Self::Poll | Self::Uring),
         }
     }
 
@@ -68,6 +72,12 @@ impl Backend {
             }
             Self::Poll => Box::new(PollDemultiplexer::new()),
             Self::Select => Box::new(SelectDemultiplexer::new()),
+            Self::Uring => Box::new(UringDemultiplexer::new(RingOptions::default()).map_err(
+                |reason| BackendError::Open {
+                    backend: self,
+                    source: reason.into(),
+                },
+            )?),
         })
     }
 }
@@ -116,20 +126,34 @@ pub fn open(config: &BackendConfig) -> Result<Box<dyn EventDemultiplexer + Send>
     choose(config, value.as_deref())?.open()
 }
 
-/// Picks; `value` is the environment's.
-fn choose(config: &BackendConfig, value: Option<&OsStr>) -> Result<Backend, BackendError> {
-    let (forced, origin) = match value {
+/// The back end that `config` or the environment forces, if either does.
+pub(crate) fn forced(config: &BackendConfig) -> Result<Option<Backend>, BackendError> {
+    let value = match config.environment {
+        EnvironmentUse::Ignore => None,
+        EnvironmentUse::Use => env::var_os(ENVIRONMENT_VARIABLE),
+    };
+    forced_by(config, value.as_deref()).map(|(backend, _)| backend)
+}
+
+fn forced_by(
+    config: &BackendConfig,
+    value: Option<&OsStr>,
+) -> Result<(Option<Backend>, ForceOrigin), BackendError> {
+    match value {
         Some(value) if !value.is_empty() => {
             let name = value.to_string_lossy();
-            let Some(backend) = Backend::from_name(&name) else {
-                return Err(BackendError::UnknownName {
-                    name: name.into_owned(),
-                });
-            };
-            (Some(backend), ForceOrigin::Environment)
+            let backend = Backend::from_name(&name).ok_or_else(|| BackendError::UnknownName {
+                name: name.into_owned(),
+            })?;
+            Ok((Some(backend), ForceOrigin::Environment))
         }
-        _ => (config.force, ForceOrigin::Configuration),
-    };
+        _ => Ok((config.force, ForceOrigin::Configuration)),
+    }
+}
+
+/// Picks; `value` is the environment's.
+fn choose(config: &BackendConfig, value: Option<&OsStr>) -> Result<Backend, BackendError> {
+    let (forced, origin) = forced_by(config, value)?;
     let required = config.required;
     if let Some(backend) = forced {
         return if backend.features().satisfy(required) {
@@ -144,7 +168,8 @@ fn choose(config: &BackendConfig, value: Option<&OsStr>) -> Result<Backend, Back
     }
     Backend::ALL
         .into_iter()
-        .find(|backend| !config.avoid.contains(backend) && backend.features().satisfy(required))
+        .filter(|backend| *backend != Backend::Uring && !config.avoid.contains(backend))
+        .find(|backend| backend.features().satisfy(required))
         .ok_or_else(|| BackendError::NoneFits {
             required,
             avoided: config.avoid.clone(),
@@ -314,7 +339,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "choose a back end with early-close reports other than epoll, poll \
-             (there are epoll, poll, select)"
+             (there are epoll, poll, select, io_uring)"
         );
     }
 
@@ -345,7 +370,7 @@ mod tests {
         let error = choose(&config, Some(OsStr::new("poll"))).expect_err("unfit");
         assert_eq!(
             error.to_string(),
-            "use WINDLASS_BACKEND=poll, which lacks edge-triggered reports (valid: epoll)"
+            "use WINDLASS_BACKEND=poll, which lacks edge-triggered reports (valid: epoll, io_uring)"
         );
         let config = BackendConfig {
             force: Some(Backend::Select),
@@ -354,7 +379,7 @@ mod tests {
         let error = choose(&config, None).expect_err("unfit");
         assert_eq!(
             error.to_string(),
-            "force the back end select, which lacks edge-triggered reports (valid: epoll)"
+            "force the back end select, which lacks edge-triggered reports (valid: epoll, io_uring)"
         );
     }
 
@@ -364,14 +389,22 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "use WINDLASS_BACKEND=\"kqueue\", which names no back end \
-             (valid: epoll, poll, select)"
+             (valid: epoll, poll, select, io_uring)"
         );
     }
 
     #[test]
     fn names_and_features_are_those_of_the_back_ends() {
         for backend in Backend::ALL {
-            let opened = backend.open().expect("open");
+            let opened = match backend.open() {
+                Ok(opened) => opened,
+                // Some systems forbid it.
+                Err(error) if backend == Backend::Uring => {
+                    println!("skipped: {error}");
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
             assert_eq!(opened.name(), backend.name());
             assert_eq!(opened.features(), backend.features());
             assert_eq!(Backend::from_name(backend.name()), Some(backend));

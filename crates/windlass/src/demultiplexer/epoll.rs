@@ -267,17 +267,7 @@ struct Wish {
 
 impl Wish {
     fn events(&self) -> u32 {
-        let mut events = 0;
-        for (interest, event) in [
-            (Interest::READ, epoll::IN),
-            (Interest::WRITE, epoll::OUT),
-            (Interest::PEER_CLOSED, epoll::RDHUP),
-            (Interest::PRIORITY, epoll::PRI),
-        ] {
-            if self.interest.contains(interest) {
-                events |= event;
-            }
-        }
+        let mut events = events_of(self.interest);
         if self.trigger == Trigger::Edge {
             events |= epoll::ET;
         }
@@ -310,8 +300,24 @@ impl Suspects {
     }
 }
 
+/// The flags that ask for `interest`.
+pub(super) fn events_of(interest: Interest) -> u32 {
+    let mut events = 0;
+    for (part, event) in [
+        (Interest::READ, epoll::IN),
+        (Interest::WRITE, epoll::OUT),
+        (Interest::PEER_CLOSED, epoll::RDHUP),
+        (Interest::PRIORITY, epoll::PRI),
+    ] {
+        if interest.contains(part) {
+            events |= event;
+        }
+    }
+    events
+}
+
 #[inline]
-fn readiness_of(events: u32) -> Readiness {
+pub(super) fn readiness_of(events: u32) -> Readiness {
     // Each term is the bit of one flag, or zero: no branch per flag.
     let bit = |event: u32, readiness: Readiness| u8::from(events & event != 0) * readiness.bits();
     Readiness::from_bits(

@@ -7,6 +7,7 @@ use windlass_core::EngineConfig;
 
 use crate::demultiplexer::BackendConfig;
 use crate::event_loop::golden_rule::Origin;
+use crate::proactor::ProactorConfig;
 
 /// How a loop behaves; fixed for its life.
 #[derive(Clone, Debug)]
@@ -15,6 +16,9 @@ pub struct LoopConfig {
     pub engine: EngineConfig,
     /// Which back end is used, and what is required of it.
     pub backend: BackendConfig,
+    /// Who carries out operations ([`proactor`](crate::proactor)); default: the emulated driver,
+    /// unless io_uring is forced as back end.
+    pub proactor: ProactorConfig,
     /// A handler that runs longer than this is counted and remembered
     /// ([`slow_handlers`](super::Reactor::slow_handlers)); `None` switches the check off (default
     /// 100 ms). Measured with the coarse clock, so with a resolution of one kernel tick (1 to 10 ms).
@@ -35,6 +39,7 @@ impl Default for LoopConfig {
         Self {
             engine: EngineConfig::default(),
             backend: BackendConfig::default(),
+            proactor: ProactorConfig::default(),
             slow_handler_limit: Some(Duration::from_millis(100)),
             handler_times: HandlerTimes::default(),
             panic_policy: PanicPolicy::default(),

@@ -8,6 +8,7 @@ use windlass_core::{InsertErrorKind, RawHandle};
 
 use crate::demultiplexer::BackendError;
 use crate::event_loop::signal::Signal;
+use crate::proactor::DriverError;
 
 /// A loop that could not be opened.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ use crate::event_loop::signal::Signal;
 pub enum OpenError {
     /// No back end.
     Backend(BackendError),
+    /// Not the driver of operations that was asked for.
+    Driver(DriverError),
     /// No wake-up channel.
     WakeUp(io::Error),
 }
@@ -23,6 +26,7 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Backend(_) => "open an event loop's back end",
+            Self::Driver(_) => "open an event loop's driver of operations",
             Self::WakeUp(_) => "open an event loop's wake-up channel",
         })
     }
@@ -32,6 +36,7 @@ impl Error for OpenError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(match self {
             Self::Backend(source) => source,
+            Self::Driver(source) => source,
             Self::WakeUp(source) => source,
         })
     }
@@ -60,6 +65,10 @@ pub enum RegisterErrorKind {
     },
     /// The engine refused the event.
     Engine(InsertErrorKind),
+    /// The driver of operations can't be opened.
+    Driver(io::Error),
+    /// There is no event of that id.
+    NoEvent,
     /// The handler has no handle.
     NoHandle,
     /// The signal can't be watched.
@@ -94,6 +103,10 @@ impl fmt::Display for RegisterErrorKind {
                 write!(f, "register handle {handle} with {backend}")
             }
             Self::Engine(kind) => kind.fmt(f),
+            Self::Driver(_) => f.write_str("open the driver of operations"),
+            Self::NoEvent => {
+                f.write_str("start an operation for an event: there is none of that id")
+            }
             Self::NoHandle => f.write_str("register a handler: it has no handle"),
             Self::Signal { signal, .. } => write!(f, "watch {signal}"),
         }
@@ -117,9 +130,13 @@ impl<T> fmt::Debug for RegisterError<T> {
 impl<T> Error for RegisterError<T> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.kind {
-            RegisterErrorKind::Demultiplexer { source, .. } => Some(source),
+            RegisterErrorKind::Demultiplexer { source, .. } | RegisterErrorKind::Driver(source) => {
+                Some(source)
+            }
             RegisterErrorKind::Signal { source, .. } => Some(source),
-            RegisterErrorKind::Engine(_) | RegisterErrorKind::NoHandle => None,
+            RegisterErrorKind::Engine(_)
+            | RegisterErrorKind::NoEvent
+            | RegisterErrorKind::NoHandle => None,
         }
     }
 }
@@ -127,7 +144,9 @@ impl<T> Error for RegisterError<T> {
 impl<T> From<RegisterError<T>> for io::Error {
     fn from(error: RegisterError<T>) -> Self {
         let kind = match &error.kind {
-            RegisterErrorKind::Demultiplexer { source, .. } => source.kind(),
+            RegisterErrorKind::Demultiplexer { source, .. } | RegisterErrorKind::Driver(source) => {
+                source.kind()
+            }
             _ => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error.map(drop))

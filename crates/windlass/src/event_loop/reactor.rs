@@ -13,8 +13,9 @@ use windlass_core::{
     RunMode, Source, WatcherId, WatcherKind,
 };
 use windlass_sys::clock;
+use windlass_sys::provided::BufferPools;
 
-use crate::demultiplexer;
+use crate::event_loop::completion::deliver;
 use crate::event_loop::config::LoopConfig;
 use crate::event_loop::context::Context;
 use crate::event_loop::error::{OpenError, RegisterError, RegisterErrorKind};
@@ -25,13 +26,19 @@ use crate::event_loop::lag::LagHistogram;
 use crate::event_loop::remote::{Remote, WakeHandler, WakerState};
 use crate::event_loop::signal::Signals;
 use crate::event_loop::watchdog::Heartbeat;
+use crate::proactor::{self, Fallback, Inbox, OpenFailure, Waiter};
 
 /// What a loop watches, and the calls that change it. Reached through an
 /// [`EventLoop`](super::EventLoop) before it runs, and through each handler's
 /// [`Context`](super::Context).
 pub struct Reactor<'l, S> {
     pub(super) engine: Engine<BoxedHandler<'l, S>>,
-    pub(super) demultiplexer: Box<dyn EventDemultiplexer + Send>,
+    pub(super) demultiplexer: Waiter,
+    /// Why operations are not carried out by io_uring, if they are not.
+    pub(super) fallback: Option<Fallback>,
+    pub(super) inbox: Inbox,
+    /// The pools that receives take buffers from.
+    pub(super) pools: BufferPools,
     pub(super) batch: Batch,
     changes: Vec<Change>,
     /// The turn's time; read when someone asks.
@@ -60,18 +67,18 @@ pub struct Reactor<'l, S> {
 
 impl<'l, S: 'l> Reactor<'l, S> {
     pub(super) fn open(config: LoopConfig) -> Result<Self, OpenError> {
-        let demultiplexer = demultiplexer::open(&config.backend).map_err(OpenError::Backend)?;
-        Self::over(demultiplexer, config)
-    }
-
-    pub(super) fn over(
-        demultiplexer: Box<dyn EventDemultiplexer + Send>,
-        config: LoopConfig,
-    ) -> Result<Self, OpenError> {
+        let (demultiplexer, fallback) =
+            proactor::open(&config.backend, &config.proactor).map_err(|failure| match failure {
+                OpenFailure::Backend(error) => OpenError::Backend(error),
+                OpenFailure::Driver(error) => OpenError::Driver(error),
+            })?;
         let remote = Arc::new(Remote::open().map_err(OpenError::WakeUp)?);
         let mut reactor = Self {
             engine: Engine::new(config.engine),
             demultiplexer,
+            fallback,
+            inbox: Inbox::new(),
+            pools: BufferPools::new(),
             batch: Batch::new(),
             changes: Vec::new(),
             now: None,
@@ -196,6 +203,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         };
         self.apply_quietly();
         self.sync_signals();
+        self.forget_operations(event);
         // Only now: the kernel has forgotten the descriptor.
         drop(handler);
         true
@@ -445,7 +453,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
     ///
     /// If descriptors or memory ran out; then the loop must not be run.
     pub fn reinit(&mut self) -> std::io::Result<()> {
-        self.demultiplexer.reinit()?;
+        let completions = self.demultiplexer.reinit_with(&self.pools)?;
+        for completion in completions {
+            deliver(&mut self.engine, &mut self.inbox, completion);
+        }
         self.remote.reinit()?;
         self.reinit_signals()?;
         self.engine.mark_all_unapplied();

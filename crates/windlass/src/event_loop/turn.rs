@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
-    Call, Disposition, EventId, Happened, InFlight, Instant, Readiness, RunMode, Settled, Step,
-    StopReason, Turn, TurnEnd, WaitPlan, WatcherCall, WatcherKind,
+    Call, Disposition, EventDemultiplexer, EventId, Happened, InFlight, Instant, Readiness,
+    RunMode, Settled, Step, StopReason, Turn, TurnEnd, WaitPlan, WatcherCall, WatcherKind,
 };
 
 use crate::event_loop::config::{PanicPolicy, PanicReport};
@@ -92,7 +92,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         if may_sleep && !self.remote.fall_asleep() {
             timeout = Some(Duration::ZERO);
         }
-        let waited = self.demultiplexer.demultiplex(&mut self.batch, timeout);
+        let waited = self.wait_for_all(timeout);
         if may_sleep {
             self.remote.wake_up();
         }
@@ -188,6 +188,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
                     self.engine.abandon(token);
                     self.apply_quietly();
                     self.sync_signals();
+                    self.forget_operations(event);
                     // After the kernel has forgotten the descriptor that it owns.
                     drop(payload);
                 }
@@ -256,12 +257,14 @@ impl<'l, S: 'l> Reactor<'l, S> {
             Disposition::Rearm => self.fresh_now(),
             _ => Instant::ZERO,
         };
+        let event = token.event();
         let settled = self.engine.settle(token, payload, disposition, now);
         if disposition != Disposition::Keep {
             self.sync_signals();
         }
         if let Settled::Released(handler) = settled {
             self.apply_quietly();
+            self.forget_operations(event);
             // Only now: the kernel has forgotten the descriptor.
             drop(handler);
         }

@@ -14,6 +14,7 @@
 //!                       gone ◀── Lingering (sending side closed)
 //! ```
 
+mod completion;
 mod ending;
 pub(super) mod flush;
 mod host;
@@ -25,6 +26,7 @@ use std::os::fd::OwnedFd;
 use windlass_core::{Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
 
+pub(super) use self::completion::{CompletionTransport, Wish};
 use self::flush::{FlushError, Flushed};
 pub(super) use self::host::{Host, JobRefused, JobSlot, Transport};
 use super::lane::Lane;
@@ -112,6 +114,10 @@ pub(super) struct Gone;
 /// What a step comes to.
 pub(super) type Step = Result<(), Gone>;
 
+/// What held left-over input is kept for the next one, if it is no larger: where sessions are called
+/// in other threads, each input is left over until they are back.
+const CARRY_KEPT_BYTES: usize = 1024;
+
 /// How often a session may go on at once while its output drains at once.
 const ROUNDS_MAX: u32 = 16;
 
@@ -146,6 +152,19 @@ impl<V: Service, T: Transport> Connection<V, T> {
     /// When it is to be stepped if nothing happens before.
     pub(super) fn deadline(&self) -> Instant {
         self.armed
+    }
+
+    /// What carries its bytes.
+    pub(super) fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
+    /// Whether it goes on, if with nothing else, when output that was taken has left.
+    pub(super) fn awaits_sent(&self) -> bool {
+        self.output.is_some()
+            || self.transport.has_failed()
+            || self.waits_for_room()
+            || matches!(self.phase, Phase::Closing { .. })
     }
 
     /// What carries its bytes.
@@ -190,9 +209,11 @@ impl<V: Service, T: Transport> Connection<V, T> {
             // Nobody is left to be answered, and no read or write will tell.
             return self.fail(lane);
         }
-        if self.output.is_some() && self.ready.intersects(Readiness::WRITE) {
+        if self.ready.intersects(Readiness::WRITE)
+            && (self.output.is_some() || self.transport.has_failed() || self.waits_for_room())
+        {
             self.flush(lane, now)?;
-            if self.waits_for_room() && self.is_low() {
+            if self.waits_for_room() && self.is_low(lane) {
                 let len = self.unpack(lane);
                 self.advance(lane, host, len, now)?;
             }
@@ -289,7 +310,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
             }
             self.flush(lane, now)?;
             rounds += 1;
-            if !self.waits_for_room() || !self.is_low() {
+            if !self.waits_for_room() || !self.is_low(lane) {
                 break;
             }
             if rounds == ROUNDS_MAX || self.stop == StopTold::Late {
@@ -301,8 +322,10 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if at < len {
             self.carry.clear();
             self.carry.extend_from_slice(&lane.input[at..len]);
-        } else if self.carry.capacity() > 0 {
+        } else if self.carry.capacity() > CARRY_KEPT_BYTES {
             self.carry = Vec::new();
+        } else {
+            self.carry.clear();
         }
         Ok(())
     }
@@ -388,7 +411,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     ) -> Step {
         self.flush(lane, now)?;
         let goes_on = match self.phase {
-            Phase::Flushing | Phase::Finishing { .. } => self.is_low(),
+            Phase::Flushing | Phase::Finishing { .. } => self.is_low(lane),
             Phase::Reading | Phase::Waiting => unread == Unread::ToGive || self.input_ended,
             _ => false,
         };
@@ -403,7 +426,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
     #[inline]
     fn flush(&mut self, lane: &mut Lane<V>, now: Now) -> Step {
         let output = self.output.as_deref_mut().unwrap_or(&mut lane.output);
-        if output.is_empty() {
+        if output.is_empty() && !self.transport.has_failed() {
             self.output = None;
             return Ok(());
         }
@@ -411,7 +434,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         match self.transport.flush(output, &mut lane.counts.sent_bytes) {
             Ok(Flushed::All) => {
                 self.output = None;
-                if self.transport.is_sending() {
+                if self.transport.sending_bytes() > 0 {
                     self.progress_at = now.monotonic;
                 }
             }

@@ -1,22 +1,17 @@
 //! Half-sync/half-async: the model of an asynchronous I/O thread before synchronous workers.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
 use super::group::{Accepting, Dealing};
-use super::handle::StopHandle;
-use super::jobs::{JobSite, Jobs};
 use super::listening::BindError;
 use super::multi_loop::MultiLoop;
-use super::offload::{self, Offload, Workers};
-use super::report::{CutConnection, ServerReport};
-use super::server::{ModelKind, Server, ThreadHandle};
-use super::single_loop::SingleLoop;
+use super::offload::WorkerServer;
+use super::server::{ModelKind, Server, serve_as_its_inner};
+use super::single_loop::Serving;
 use super::work_queue::Dispatch;
-use crate::event_loop::{RunError, SlowHandler};
 use crate::session::Service;
 
 /// A server of an I/O thread, which accepts, reads, queues requests and writes answers, and of
@@ -70,11 +65,7 @@ pub struct HalfSyncHalfAsync<V: Service>(Inner<V>);
 
 enum Inner<V: Service> {
     OwnLoops(MultiLoop<V>),
-    Workers {
-        io: SingleLoop<Offload<V>>,
-        workers: Workers<V>,
-        ended: Option<ServerReport>,
-    },
+    Workers(WorkerServer<V>),
 }
 
 /// Builds a [`HalfSyncHalfAsync`].
@@ -119,42 +110,6 @@ impl<V: Service> HalfSyncHalfAsync<V> {
     pub fn builder(service: Arc<V>) -> HalfSyncBuilder<V> {
         ServerBuilder::new(service, Self::MODEL)
     }
-
-    fn server(&self) -> &dyn Server<V> {
-        self
-    }
-
-    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.server().local_addrs()
-    }
-
-    /// A handle that stops the server, from any thread or handler.
-    #[must_use]
-    pub fn stop_handle(&self) -> StopHandle {
-        self.server().stop_handle()
-    }
-
-    /// Serves until it is stopped; answers what was done. The calling thread is the I/O thread.
-    ///
-    /// # Errors
-    ///
-    /// If waiting fails.
-    ///
-    /// # Panics
-    ///
-    /// As [`Server::run`].
-    pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        match &mut self.0 {
-            Inner::OwnLoops(loops) => loops.run(),
-            Inner::Workers { io, workers, ended } => {
-                let report = io.run()?;
-                let workers = *ended.get_or_insert_with(|| workers.end());
-                Ok(report + workers)
-            }
-        }
-    }
 }
 
 impl<V: Service> HalfSyncBuilder<V> {
@@ -194,70 +149,28 @@ impl<V: Service> HalfSyncBuilder<V> {
                 return Ok(HalfSyncHalfAsync(Inner::OwnLoops(loops.build()?)));
             }
         };
-        let workers = Workers::start(count.get(), dispatch, &self.service, self.limits)?;
-        let queue = Arc::clone(workers.queue());
-        let by_workers = dispatch == Dispatch::SharedQueue && self.pool.is_none();
-        let mut builder = self
-            .with_model(SingleLoop::<Offload<V>>::MODEL)
-            .map_service(|service| Offload::new(service, Arc::clone(&queue)));
-        let jobs = if by_workers {
-            JobSite::Workers(queue)
-        } else {
-            builder.job_site(Jobs::InPool)?
-        };
-        let io = builder.build_with(jobs, None)?;
-        Ok(HalfSyncHalfAsync(Inner::Workers {
-            io,
-            workers,
-            ended: None,
-        }))
+        let server = self.build_with_workers(count, dispatch, Serving::ByReadiness)?;
+        Ok(HalfSyncHalfAsync(Inner::Workers(server)))
     }
 }
 
-impl<V: Service> Server<V> for HalfSyncHalfAsync<V> {
-    fn kind(&self) -> ModelKind {
-        ModelKind::HalfSyncHalfAsync
-    }
-
-    fn local_addrs(&self) -> &[SocketAddr] {
+impl<V: Service> HalfSyncHalfAsync<V> {
+    fn server(&self) -> &dyn Server<V> {
         match &self.0 {
-            Inner::OwnLoops(loops) => loops.local_addrs(),
-            Inner::Workers { io, .. } => io.local_addrs(),
+            Inner::OwnLoops(loops) => loops,
+            Inner::Workers(server) => server,
         }
     }
 
-    fn stop_handle(&self) -> StopHandle {
-        match &self.0 {
-            Inner::OwnLoops(loops) => loops.stop_handle(),
-            Inner::Workers { io, .. } => io.stop_handle(),
-        }
-    }
-
-    fn threads(&self) -> Vec<ThreadHandle<V>> {
-        match &self.0 {
-            Inner::OwnLoops(loops) => loops.threads(),
-            Inner::Workers { io, workers, .. } => offload::threads(io.threads(), workers.queue()),
-        }
-    }
-
-    fn run(&mut self) -> Result<ServerReport, RunError> {
-        Self::run(self)
-    }
-
-    fn cut_connections(&self) -> Vec<CutConnection> {
-        match &self.0 {
-            Inner::OwnLoops(loops) => loops.cut_connections().copied().collect(),
-            Inner::Workers { io, .. } => io.cut_connections().to_vec(),
-        }
-    }
-
-    fn slow_handlers(&self) -> Vec<SlowHandler> {
-        match &self.0 {
-            Inner::OwnLoops(loops) => loops.slow_handlers().cloned().collect(),
-            Inner::Workers { io, .. } => Server::slow_handlers(io),
+    fn server_mut(&mut self) -> &mut dyn Server<V> {
+        match &mut self.0 {
+            Inner::OwnLoops(loops) => loops,
+            Inner::Workers(server) => server,
         }
     }
 }
+
+serve_as_its_inner!(HalfSyncHalfAsync);
 
 impl<V: Service> fmt::Debug for HalfSyncHalfAsync<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

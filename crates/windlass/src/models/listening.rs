@@ -176,6 +176,8 @@ fn label_of(fd: &OwnedFd) -> String {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BindError {
+    /// There is no memory for the buffers that connections receive into.
+    Buffers(io::Error),
     /// An address can't be listened on.
     Listen {
         /// Which one.
@@ -203,6 +205,7 @@ pub enum BindError {
 impl fmt::Display for BindError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Buffers(_) => f.write_str("provide the buffers that connections receive into"),
             Self::Listen { addr, .. } => write!(f, "listen on {addr}"),
             Self::ListenUnix { path, .. } => write!(f, "listen on {}", path.display()),
             Self::Loop(_) => f.write_str("open the server's event loop"),
@@ -218,6 +221,7 @@ impl Error for BindError {
         Some(match self {
             Self::Listen { source, .. }
             | Self::ListenUnix { source, .. }
+            | Self::Buffers(source)
             | Self::Pool(source)
             | Self::Register(source)
             | Self::Thread(source) => source,

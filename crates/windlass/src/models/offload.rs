@@ -32,6 +32,7 @@
 //! Per trip: a copy of the input, one lock of the queue on each side, one of the desk on each side,
 //! and a share of two wake-ups. Trips that one turn of the loop begins are queued together.
 
+mod server;
 mod session;
 mod thread;
 mod trip;
@@ -39,6 +40,7 @@ mod workers;
 
 use std::sync::Arc;
 
+pub(super) use self::server::WorkerServer;
 pub(super) use self::thread::threads;
 pub(super) use self::trip::{Errand, Queue};
 pub(super) use self::workers::Workers;

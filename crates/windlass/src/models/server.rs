@@ -15,7 +15,10 @@ use super::handle::StopHandle;
 use super::limits::Limits;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::{HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop, ThreadPerConnection};
+use super::{
+    EmulatedProactor, HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop, ThreadPerConnection,
+    UringProactor,
+};
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::session::Service;
 
@@ -57,6 +60,43 @@ pub trait Server<V: Service>: fmt::Debug {
     fn slow_handlers(&self) -> Vec<SlowHandler>;
 }
 
+/// Makes a model a [`Server`] that is another one, set up in a certain way: its `server` and
+/// `server_mut`.
+macro_rules! serve_as_its_inner {
+    ($model:ident) => {
+        impl<V: Service> Server<V> for $model<V> {
+            fn kind(&self) -> ModelKind {
+                ModelKind::$model
+            }
+
+            fn local_addrs(&self) -> &[std::net::SocketAddr] {
+                self.server().local_addrs()
+            }
+
+            fn stop_handle(&self) -> super::StopHandle {
+                self.server().stop_handle()
+            }
+
+            fn threads(&self) -> Vec<super::ThreadHandle<V>> {
+                self.server().threads()
+            }
+
+            fn run(&mut self) -> Result<super::ServerReport, crate::event_loop::RunError> {
+                self.server_mut().run()
+            }
+
+            fn cut_connections(&self) -> Vec<super::CutConnection> {
+                self.server().cut_connections()
+            }
+
+            fn slow_handlers(&self) -> Vec<crate::event_loop::SlowHandler> {
+                self.server().slow_handlers()
+            }
+        }
+    };
+}
+pub(super) use serve_as_its_inner;
+
 /// A server whose model was chosen at run time.
 pub type AnyServer<V> = Box<dyn Server<V>>;
 
@@ -70,6 +110,10 @@ pub enum ModelKind {
     MultiLoop,
     /// [`HalfSyncHalfAsync`], with a shared queue.
     HalfSyncHalfAsync,
+    /// [`EmulatedProactor`].
+    EmulatedProactor,
+    /// [`UringProactor`], alone; with the emulated driver where io_uring can't be had.
+    UringProactor,
     /// [`Hybrid`], with one loop.
     Hybrid,
     /// [`ThreadPerConnection`].
@@ -85,10 +129,12 @@ pub struct AnyModel {
 
 impl ModelKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::SingleLoop,
         Self::MultiLoop,
         Self::HalfSyncHalfAsync,
+        Self::EmulatedProactor,
+        Self::UringProactor,
         Self::Hybrid,
         Self::ThreadPerConnection,
     ];
@@ -100,6 +146,8 @@ impl ModelKind {
             Self::SingleLoop => "single-loop",
             Self::MultiLoop => "multi-loop",
             Self::HalfSyncHalfAsync => "half-sync-half-async",
+            Self::EmulatedProactor => "emulated-proactor",
+            Self::UringProactor => "uring-proactor",
             Self::Hybrid => "hybrid",
             Self::ThreadPerConnection => "thread-per-connection",
         }
@@ -184,6 +232,16 @@ impl<V: Service> ServerBuilder<V, AnyModel> {
             ModelKind::ThreadPerConnection => {
                 let builder = self.with_model(ThreadPerConnection::<V>::MODEL);
                 Box::new(builder.build()?)
+            }
+            ModelKind::EmulatedProactor => {
+                let mut builder = self.with_model(EmulatedProactor::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.workers(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::UringProactor => {
+                Box::new(self.with_model(UringProactor::<V>::MODEL).build()?)
             }
             ModelKind::Hybrid => {
                 let mut builder = self.with_model(Hybrid::<V>::MODEL);

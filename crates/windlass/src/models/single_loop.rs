@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod book;
+mod completion_connection;
 mod loop_connection;
 mod server_loop;
 mod state;
@@ -12,13 +13,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 pub(super) use self::server_loop::ServerLoop;
-pub(super) use self::state::LoopParts;
 pub use self::state::ServerState;
+pub(super) use self::state::{LoopParts, Serving};
 pub(super) use self::thread::LoopThread;
 
 use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
-use crate::models::carrier::Carrier;
 use crate::models::group::{Accepting, Group};
 use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::jobs::{JobSite, Jobs};
@@ -79,6 +79,10 @@ impl<V: Service> SingleLoop<V> {
         &mut self.server.event_loop
     }
 
+    pub(super) fn event_loop(&self) -> &Reactor<'static, ServerState<V>> {
+        &self.server.event_loop
+    }
+
     /// A handle that stops the server, from any thread or handler.
     #[must_use]
     pub fn stop_handle(&self) -> StopHandle {
@@ -123,15 +127,14 @@ impl<V: Service> SingleLoopBuilder<V> {
     /// If an address can't be listened on, the loop can't be opened, or no thread can be started.
     pub fn build(mut self) -> Result<SingleLoop<V>, BindError> {
         let jobs = self.job_site(self.model.jobs)?;
-        self.build_with(jobs, None)
+        self.build_with(jobs, Serving::ByReadiness)
     }
 
-    /// The same, with the sessions' jobs done at `jobs`, and connections served by `carrier`, if
-    /// there is one.
+    /// The same, with the sessions' jobs done at `jobs`, and connections served in another way.
     pub(super) fn build_with(
         mut self,
         jobs: JobSite,
-        carrier: Option<Arc<dyn Carrier>>,
+        serving: Serving,
     ) -> Result<SingleLoop<V>, BindError> {
         let group = Arc::new(Group::new(
             1,
@@ -139,14 +142,14 @@ impl<V: Service> SingleLoopBuilder<V> {
             Accepting::default(),
         ));
         let mut opened = std::mem::take(&mut self.listening).open(1)?;
-        let is_carried = carrier.is_some();
+        let is_elsewhere = matches!(serving, Serving::Elsewhere(_));
         let parts = LoopParts {
-            carrier,
+            serving,
             ..self.parts(&group, &opened, jobs)(0)
         };
         let sockets = opened.loops.pop().unwrap_or_default();
         let mut server = ServerLoop::open(parts, self.config, sockets)?;
-        if is_carried {
+        if is_elsewhere {
             // While its acceptors pause it has nothing that it waits for.
             server.event_loop.hold();
         }
@@ -174,10 +177,10 @@ impl<V: Service, M> ServerBuilder<V, M> {
             service: Arc::clone(&service),
             limits,
             jobs: jobs.clone(),
-            carrier: None,
             group: Arc::clone(&group),
             index,
             files: files.clone(),
+            serving: Serving::ByReadiness,
         }
     }
 }

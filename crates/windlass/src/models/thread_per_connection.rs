@@ -18,7 +18,7 @@ use super::jobs::JobSite;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
 use super::server::{ModelKind, Server, ThreadHandle};
-use super::single_loop::{ServerState, SingleLoop};
+use super::single_loop::{ServerState, Serving, SingleLoop};
 use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::session::Service;
 
@@ -196,7 +196,7 @@ impl<V: Service> ThreadPerConnectionBuilder<V> {
         let carrier = Arc::clone(&threads) as Arc<dyn Carrier>;
         let builder = self.with_model(SingleLoop::<V>::MODEL);
         // The acceptor's loop has no sessions, and so no jobs.
-        let acceptor = builder.build_with(JobSite::Loop, Some(carrier))?;
+        let acceptor = builder.build_with(JobSite::Loop, Serving::Elsewhere(carrier))?;
         let handle = acceptor.handles().swap_remove(0);
         threads.set_acceptor(move || handle.wake());
         Ok(ThreadPerConnection {

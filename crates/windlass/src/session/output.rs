@@ -70,6 +70,21 @@ pub enum Front<'a> {
     },
 }
 
+/// What was [taken](Output::take_front) from a queue, for an operation that owns it.
+#[derive(Debug)]
+pub(crate) enum Taken {
+    /// Bytes in a buffer of their own.
+    Copied(Vec<u8>),
+    /// A file segment.
+    File {
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+    },
+    /// Shared bytes.
+    Shared(Bytes),
+}
+
 /// A buffer that grew beyond this is not kept when it is empty.
 const KEEP_BYTES: usize = 64 * 1024;
 /// Sent bytes at the front are dropped from the buffer beyond this.
@@ -295,6 +310,35 @@ impl Output {
         self.reclaim();
     }
 
+    /// Takes what is to be sent first out of the queue, at most `file_bytes_max` of a file. `spare` is
+    /// an empty buffer in exchange: if nothing but copied bytes are queued they leave without being
+    /// copied again; it comes back in `spare` if it was not used.
+    pub(crate) fn take_front(&mut self, spare: &mut Vec<u8>, file_bytes_max: u64) -> Option<Taken> {
+        if self.segments.is_empty() && self.bytes_sent == 0 {
+            if self.bytes.is_empty() {
+                return None;
+            }
+            self.tail_len = 0;
+            self.queued_bytes = 0;
+            let taken = std::mem::replace(&mut self.bytes, std::mem::take(spare));
+            return Some(Taken::Copied(taken));
+        }
+        let (taken, len) = match (self.segments.front(), self.front()?) {
+            (Some(Segment::Shared(bytes)), _) => (Taken::Shared(bytes.clone()), bytes.len() as u64),
+            (_, Front::Bytes(bytes)) => {
+                let mut taken = std::mem::take(spare);
+                taken.extend_from_slice(bytes);
+                (Taken::Copied(taken), bytes.len() as u64)
+            }
+            (_, Front::File { file, offset, len }) => {
+                let (file, len) = (Arc::clone(file), len.min(file_bytes_max));
+                (Taken::File { file, offset, len }, len)
+            }
+        };
+        self.advance(len);
+        Some(taken)
+    }
+
     /// Drops all that is queued; keeps a modest buffer for the next use.
     pub fn clear(&mut self) {
         self.segments.clear();
@@ -410,6 +454,39 @@ mod tests {
             assert_eq!(sent, expected);
             assert!(output.is_empty() && output.queued_bytes() == 0);
         }
+    }
+
+    #[test]
+    fn what_is_taken_is_what_would_have_been_sent() {
+        let mut output = Output::default();
+        let mut spare = Vec::new();
+        assert!(output.take_front(&mut spare, 1).is_none());
+        output.push(b"alone");
+        let Some(Taken::Copied(bytes)) = output.take_front(&mut spare, 1) else {
+            panic!("no bytes")
+        };
+        assert_eq!(bytes, b"alone");
+        assert!(output.is_empty());
+        let file = Arc::new(File::open("/dev/null").expect("open"));
+        output.push(b"ab");
+        output.push_shared(Bytes::from_static(b"cd"));
+        output.push_file(file, 7, 5);
+        output.push(b"ef");
+        output.advance(1);
+        let mut sent = Vec::new();
+        while let Some(taken) = output.take_front(&mut spare, 3) {
+            match taken {
+                Taken::Copied(bytes) => sent.extend(bytes),
+                Taken::Shared(bytes) => sent.extend(bytes),
+                Taken::File { offset, len, .. } => {
+                    sent.extend(format!("[{offset}+{len}]").into_bytes());
+                }
+            }
+        }
+        assert_eq!(sent, b"bcd[7+3][10+2]ef");
+        assert!(output.is_empty());
+        output.push(b"again");
+        assert_eq!(output.queued_bytes(), 5);
     }
 
     #[test]

@@ -34,6 +34,13 @@ macro_rules! on_each_backend {
         mod select {
             $(#[test] fn $name() { crate::common::guarded(stringify!($name), || super::$name(windlass::demultiplexer::Backend::Select)) })*
         }
+        mod io_uring {
+            $(#[test] fn $name() {
+                if crate::common::has_io_uring() {
+                    crate::common::guarded(stringify!($name), || super::$name(windlass::demultiplexer::Backend::Uring))
+                }
+            })*
+        }
     };
 }
 pub(crate) use on_each_backend;
@@ -52,6 +59,14 @@ macro_rules! alone_on_each_backend {
     };
 }
 pub(crate) use alone_on_each_backend;
+
+/// Whether this system lets us have one: some forbid it.
+pub(crate) fn has_io_uring() -> bool {
+    use windlass_sys::uring::{Ring, RingOptions};
+    Ring::open(RingOptions::default())
+        .inspect_err(|reason| println!("skipped: {reason}"))
+        .is_ok()
+}
 
 /// Runs a test; a hang ends the process with the test's name.
 pub(crate) fn guarded(name: &str, test: impl FnOnce()) {

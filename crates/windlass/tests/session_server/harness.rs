@@ -28,6 +28,8 @@ const HANG_LIMIT: Duration = Duration::from_secs(180);
 pub(crate) trait Model {
     /// The module of its tests.
     const NAME: &str;
+    /// The back ends that it runs on.
+    const BACKENDS: &[&str] = &["epoll", "poll", "select"];
 
     /// Starts to serve `service`, accepting from `listeners`, in threads of its own.
     fn start<V: Service>(service: Arc<V>, listeners: Vec<OwnedFd>, options: Options) -> Started;

@@ -410,7 +410,7 @@ pub(crate) fn a_client_that_breaks_off_while_its_session_waits_is_noticed<M: Mod
 /// In processes of its own, for the processor time, one for each back end.
 pub(crate) fn a_session_that_waits_with_a_full_buffer_is_quiet<M: Model>() {
     if !is_child() {
-        for backend in ["epoll", "poll", "select"] {
+        for &backend in M::BACKENDS {
             let claim = "a_session_that_waits_with_a_full_buffer_is_quiet";
             let variables = [("WINDLASS_BACKEND", backend)];
             let mut child = spawn_self_with::<M>(claim, 256, &variables);

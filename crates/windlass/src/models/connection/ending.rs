@@ -30,7 +30,9 @@ impl<V: Service, T: Transport> Connection<V, T> {
         let slots = (&mut self.output, &mut self.notifier);
         let mut session_cx = context(slots, &make, lane, now);
         let next = self.session.stop(&mut session_cx);
-        let was_idle = matches!(next, Next::Close) && session_cx.output.is_empty();
+        let was_idle = matches!(next, Next::Close)
+            && session_cx.output.is_empty()
+            && self.transport.sending_bytes() == 0;
         self.follow(lane, host, next)?;
         if was_idle {
             return self.close_idle(lane);
@@ -57,7 +59,7 @@ impl<V: Service, T: Transport> Connection<V, T> {
         if let Phase::Lingering { until, .. } = self.phase {
             return if until <= time { Err(Gone) } else { Ok(()) };
         }
-        if self.stall_deadline(lane) <= time {
+        if self.stall_deadline(lane) <= time && self.transport.is_stalled() {
             lane.counts.write_stalls += 1;
             let _ = net::set_linger_zero(self.transport.socket());
             return Err(Gone);

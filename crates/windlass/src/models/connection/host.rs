@@ -73,7 +73,7 @@ impl fmt::Debug for JobSlot {
 }
 
 /// What carries a connection's bytes.
-pub(in crate::models) trait Transport: Send + 'static {
+pub(in crate::models) trait Transport: 'static {
     /// Takes what has come, as far as there is room; none if there is nothing, 0 at the end.
     ///
     /// # Errors
@@ -88,8 +88,25 @@ pub(in crate::models) trait Transport: Send + 'static {
     /// If the peer is gone, or a file is too short.
     fn flush(&mut self, output: &mut Output, sent_bytes: &mut u64) -> Result<Flushed, FlushError>;
 
-    /// Whether output that was taken has not left yet: the connection must not end then.
-    fn is_sending(&self) -> bool {
+    /// How much of the output that was taken has not left yet: the connection must not end then.
+    fn sending_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Whether output that was taken can't be sent: the next flush says why.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
+    /// Whether the peer has taken nothing since the connection last knew that it had, though there
+    /// was something to take. If that is not known yet, the driver steps the connection with
+    /// `timed_out` set when it is.
+    fn is_stalled(&mut self) -> bool {
+        true
+    }
+
+    /// Whether [`is_stalled`](Self::is_stalled) has been asked and is not known yet.
+    fn is_probing(&self) -> bool {
         false
     }
 

@@ -43,19 +43,27 @@ impl<V: Service, T: Transport> Connection<V, T> {
     }
 
     /// Whether the queued output has drained so far that its producer may go on.
-    pub(super) fn is_low(&self) -> bool {
+    pub(super) fn is_low(&self, lane: &Lane<V>) -> bool {
         self.output.as_ref().is_none_or(|output| output.is_low())
+            && self.transport.sending_bytes() <= lane.limits.output.low_bytes
     }
 
     /// Whether output has not left yet.
     pub(super) fn owes(&self) -> bool {
-        self.output.is_some() || self.transport.is_sending()
+        self.output.is_some() || self.transport.sending_bytes() > 0
+    }
+
+    /// Notes that the peer has taken some of the output that was taken from the queue.
+    pub(in crate::models) fn note_progress(&mut self, now: Now) {
+        self.progress_at = now.monotonic;
     }
 
     /// When the peer will have taken nothing for too long.
     pub(super) fn stall_deadline(&self, lane: &Lane<V>) -> Instant {
         match lane.limits.write_stall_timeout {
-            Some(timeout) if self.owes() => self.progress_at + timeout,
+            Some(timeout) if self.owes() && !self.transport.is_probing() => {
+                self.progress_at + timeout
+            }
             _ => Instant::FAR,
         }
     }

@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
-use windlass_core::{Disposition, Happened, Instant};
+use windlass_core::{Disposition, Happened, Instant, Trigger};
 use windlass_sys::net::{self, AcceptError};
 
+use super::completion_connection::{self, CompletionConnection};
 use super::loop_connection::LoopConnection;
 use super::state::ServerState;
-use crate::event_loop::{Context, EventHandler, IoOptions};
+use crate::event_loop::{CompletionOptions, Context, EventHandler, IoOptions};
 use crate::models::carrier::{Arrival, Carrier};
 use crate::models::connection::Connection;
 use crate::models::listening::{ListenSocket, Sharing};
@@ -46,6 +47,9 @@ impl Acceptor {
     /// Gives a connection to the carrier; answers whether that took it.
     fn carry(&mut self, carrier: &dyn Carrier, arrival: Arrival) -> bool {
         self.held = carrier.carry(arrival).err();
+        if self.held.is_none() {
+            self.pause = PAUSE_MIN;
+        }
         self.held.is_none()
     }
 
@@ -54,9 +58,14 @@ impl Acceptor {
         let event = cx.event();
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSE_MAX);
+        let has_held = self.held.is_some();
         let resumed = cx.after(pause, move |_, cx| {
             // Gone: the server stops.
             let _ = cx.enable(event);
+            if has_held {
+                // The listener need not be ready for that one to be tried again.
+                let _ = cx.activate(event, 1);
+            }
         });
         match resumed {
             Ok(_) => Disposition::Disable,
@@ -113,7 +122,6 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
                             state.lane.counts.accept_pauses += 1;
                             return self.pause(cx);
                         }
-                        self.pause = PAUSE_MIN;
                         continue;
                     }
                     self.pause = PAUSE_MIN;
@@ -166,18 +174,39 @@ fn open<V: Service>(
         state.lane.counts.panics += 1;
         return;
     };
-    let trigger = state.trigger;
-    let connection = Connection::new(socket, session, &peer, trigger);
-    let options = IoOptions {
-        interest: connection.interest(),
-        trigger,
-        label: Some("connection".into()),
-        ..IoOptions::default()
+    let event = match state.pool {
+        Some(pool) => {
+            let transport = completion_connection::transport(socket, pool);
+            let connection = Connection::new(transport, session, &peer, Trigger::Edge);
+            let deadline = connection.deadline();
+            let handler = CompletionConnection::<V>::new(connection, state.enter(now, place));
+            let options = CompletionOptions {
+                label: Some("connection".into()),
+                ..CompletionOptions::default()
+            };
+            let event = cx.completion_event(Box::new(handler), options);
+            event.map(|event| {
+                // Its first call starts to receive. It exists, as it was just made.
+                let _ = cx.activate(event, 1);
+                (event, deadline)
+            })
+        }
+        None => {
+            let connection = Connection::new(socket, session, &peer, state.trigger);
+            let options = IoOptions {
+                interest: connection.interest(),
+                trigger: state.trigger,
+                label: Some("connection".into()),
+                ..IoOptions::default()
+            };
+            let deadline = connection.deadline();
+            let handler = LoopConnection::<V>::new(connection, state.enter(now, place));
+            let event = cx.register_handler(Box::new(handler), options);
+            event.map(|event| (event, deadline))
+        }
     };
-    let deadline = connection.deadline();
-    let connection = LoopConnection::<V>::new(connection, state.enter(now, place));
-    match cx.register_handler(Box::new(connection), options) {
-        Ok(event) => {
+    match event {
+        Ok((event, deadline)) => {
             state.note_connection(event);
             if deadline != Instant::FAR {
                 // It exists, as it was just registered.

@@ -14,7 +14,7 @@ use crate::models::jobs::JobSite;
 use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{Job, Notifier, Service};
 
-type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
+pub(super) type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
 
 /// One connection of a loop.
 pub(super) struct LoopConnection<V: Service> {
@@ -41,42 +41,53 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for LoopConnection<V> {
         cx: &mut Cx<'_, V>,
         happened: Happened,
     ) -> Disposition {
-        let now = state.now(cx);
-        let ends_connections = state.ends_connections();
-        let ServerState {
-            lane,
-            jobs,
-            wake_flag,
-            ..
-        } = state;
-        debug_assert!(
-            lane.output.is_empty(),
-            "another connection's output is left"
-        );
-        let mut host = LoopHost {
-            cx,
-            jobs,
-            wake_flag,
-            ends_connections,
-        };
-        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
-        // put in order below; the service's shared part is the service's, as with any panic.
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
-            self.connection.step(lane, &mut host, happened, now)
-        }));
-        if !matches!(stepped, Ok(Ok(()))) {
-            lane.counts.panics += u64::from(stepped.is_err());
-            // Of a cut answer nothing must reach the next connection.
-            lane.output.clear();
-            state.forget_connection(cx);
-            return Disposition::Remove;
-        }
-        Disposition::Keep
+        step_in_loop(&mut self.connection, state, cx, happened)
     }
 
     fn get_handle(&self) -> Option<BorrowedFd<'_>> {
         Some(self.connection.transport().socket())
     }
+}
+
+/// Steps a connection whose event's handler runs.
+#[inline]
+pub(super) fn step_in_loop<V: Service, T: Transport>(
+    connection: &mut Connection<V, T>,
+    state: &mut ServerState<V>,
+    cx: &mut Cx<'_, V>,
+    happened: Happened,
+) -> Disposition {
+    let now = state.now(cx);
+    let ends_connections = state.ends_connections();
+    let ServerState {
+        lane,
+        jobs,
+        wake_flag,
+        ..
+    } = state;
+    debug_assert!(
+        lane.output.is_empty(),
+        "another connection's output is left"
+    );
+    let mut host = LoopHost {
+        cx,
+        jobs,
+        wake_flag,
+        ends_connections,
+    };
+    // Unwind safety: a connection that panicked is dropped, and what it shares with others is
+    // put in order below; the service's shared part is the service's, as with any panic.
+    let stepped = catch_unwind(AssertUnwindSafe(|| {
+        connection.step(lane, &mut host, happened, now)
+    }));
+    if !matches!(stepped, Ok(Ok(()))) {
+        lane.counts.panics += u64::from(stepped.is_err());
+        // Of a cut answer nothing must reach the next connection.
+        lane.output.clear();
+        state.forget_connection(cx);
+        return Disposition::Remove;
+    }
+    Disposition::Keep
 }
 
 /// The loop, as the connection's driver. All calls concern the event whose handler runs, so none

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use windlass_core::Trigger;
 
 use super::acceptor::Acceptor;
-use super::state::{LoopParts, ServerState};
+use super::state::{LoopParts, ServerState, Serving};
 use crate::event_loop::{EventLoop, IoOptions, LoopConfig, RunError};
 use crate::models::handle::LoopHandle;
 use crate::models::listening::{BindError, ListenSocket};
@@ -31,6 +31,13 @@ impl<V: Service> ServerLoop<V> {
         } else {
             Trigger::Level
         };
+        let buffers = match parts.serving {
+            Serving::ByCompletions {
+                buffers,
+                buffer_bytes,
+            } => Some((buffers, buffer_bytes)),
+            Serving::ByReadiness | Serving::Elsewhere(_) => None,
+        };
         let mut state = ServerState::new(parts, trigger, Arc::clone(&event_loop.wake_flag()));
         for socket in sockets {
             let options = IoOptions {
@@ -45,6 +52,12 @@ impl<V: Service> ServerLoop<V> {
             state.acceptors.push(event);
         }
         state.watch_turns(&mut event_loop);
+        if let Some((buffers, buffer_bytes)) = buffers {
+            let pool = event_loop.provide_buffers(buffers, buffer_bytes);
+            state.pool = Some(pool.map_err(BindError::Buffers)?);
+            // A connection that waits for nothing of the loop's keeps it running all the same.
+            event_loop.hold();
+        }
         Ok(Self { event_loop, state })
     }
 

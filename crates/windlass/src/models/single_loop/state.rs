@@ -19,6 +19,7 @@ use crate::models::limits::Limits;
 use crate::models::listening::{ListenSocket, Sharing};
 use crate::models::report::{CutConnection, ServerReport};
 use crate::models::room::Place;
+use crate::proactor::PoolId;
 use crate::session::{Now, Service};
 
 /// The program state of each event loop of a server. Handlers that are registered beside the
@@ -45,6 +46,8 @@ pub struct ServerState<V: Service> {
     /// How connections are watched: for edges where the back end can, which spares the kernel a
     /// second look at each socket that it reported.
     pub(super) trigger: Trigger,
+    /// What connections receive into, if their bytes pass by operations.
+    pub(super) pool: Option<PoolId>,
     /// Through it notifiers reach the loop.
     pub(super) wake_flag: Arc<WakeFlag>,
     phase: Phase,
@@ -66,12 +69,21 @@ pub(in crate::models) struct LoopParts<V: Service> {
     pub(in crate::models) service: Arc<V>,
     pub(in crate::models) limits: Limits,
     pub(in crate::models) jobs: JobSite,
-    /// Who serves connections, if not the loop.
-    pub(in crate::models) carrier: Option<Arc<dyn Carrier>>,
     pub(in crate::models) group: Arc<Group<V>>,
     /// Its place in the group.
     pub(in crate::models) index: usize,
     pub(in crate::models) files: Vec<Weak<SocketFile>>,
+    pub(in crate::models) serving: Serving,
+}
+
+/// Who serves the connections that a loop accepts, and how.
+pub(in crate::models) enum Serving {
+    /// The loop, by operations that receive into a pool of so many buffers.
+    ByCompletions { buffers: u16, buffer_bytes: u32 },
+    /// The loop, when their sockets are ready.
+    ByReadiness,
+    /// Others, in threads of their own.
+    Elsewhere(Arc<dyn Carrier>),
 }
 
 impl<V: Service> ServerState<V> {
@@ -80,11 +92,15 @@ impl<V: Service> ServerState<V> {
             service,
             limits,
             jobs,
-            carrier,
             group,
             index,
             files,
+            serving,
         } = parts;
+        let carrier = match serving {
+            Serving::Elsewhere(carrier) => Some(carrier),
+            Serving::ByCompletions { .. } | Serving::ByReadiness => None,
+        };
         Self {
             lane: Lane::new(service, limits),
             jobs,
@@ -100,6 +116,7 @@ impl<V: Service> ServerState<V> {
             settle_hook: None,
             end_hook: None,
             trigger,
+            pool: None,
             wake_flag,
             phase: Phase::Serving,
         }
