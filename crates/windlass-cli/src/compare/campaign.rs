@@ -192,7 +192,7 @@ impl Campaign<'_> {
             model,
             workload,
             rate: None,
-            duration: self.duration.min(Duration::from_millis(300)) / 2,
+            duration: self.counter.window(self.duration),
         };
         cell.calls = Some(match self.bench.count_calls(&run, &self.counter) {
             Ok(per_request) => Calls::PerRequest(per_request),

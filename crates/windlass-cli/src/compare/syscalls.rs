@@ -58,6 +58,15 @@ impl Counter {
         }
     }
 
+    /// How long to count, where others are measured for `duration`: long enough that what attaching
+    /// strace adds, a call for each thread that waits, is a small part.
+    pub(super) fn window(&self, duration: Duration) -> Duration {
+        match self {
+            Self::Strace => duration.clamp(Duration::from_millis(300), Duration::from_millis(500)),
+            Self::Perf | Self::Unavailable(_) => duration.min(Duration::from_millis(300)) / 2,
+        }
+    }
+
     /// Begins to count the calls of `pid` and its threads.
     pub(super) fn start(
         &self,
@@ -250,7 +259,9 @@ fn strace_count(text: &str) -> Result<u64, String> {
     // % time, seconds, usecs/call, calls, perhaps errors, name
     for line in text.lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_row = matches!(fields.len(), 5 | 6) && fields.last() != Some(&"total");
+        // Calls that strace has interrupted, and that go on, are no new ones.
+        let is_other = matches!(fields.last(), Some(&("total" | "restart_syscall")));
+        let is_row = matches!(fields.len(), 5 | 6) && !is_other;
         if let Some(calls) = is_row.then(|| fields[3].parse::<u64>().ok()).flatten() {
             count += calls;
             rows += 1;
@@ -283,6 +294,7 @@ mod tests {
         let text = "\
 % time     seconds  usecs/call     calls    errors syscall
 ------ ----------- ----------- --------- --------- ----------------
+ 61.00    0.000999         999         4           restart_syscall
  60.00    0.000123          15         8           sendto
  40.00    0.000107          53        21         1 recvfrom
 ------ ----------- ----------- --------- --------- ----------------
