@@ -66,12 +66,13 @@ impl Entry {
 }
 
 impl Grid {
-    /// The table, in a frame that scrolls if it is too wide.
+    /// The table under its caption, in a frame that scrolls if it is too wide.
     pub(super) fn html(&self, class: &str) -> String {
         let caption = escape(&self.caption);
         let mut out = format!(
-            "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\">\
-             <table class=\"{class}\"><caption>{caption}</caption>\n<thead><tr>"
+            "<h4>{caption}</h4>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+             aria-label=\"{caption}\"><table class=\"{class}\" aria-label=\"{caption}\">\n\
+             <thead><tr>"
         );
         for column in &self.columns {
             let hint = attribute("title", column.hint);
