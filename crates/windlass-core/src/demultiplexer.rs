@@ -43,7 +43,9 @@ pub enum Notify {
     /// Each wait.
     #[default]
     Always,
-    /// Once; then it is silent until modified (`EPOLLONESHOT`).
+    /// Once; then it is silent until modified (`EPOLLONESHOT`). An engine that is configured so
+    /// does it with levels only: an edge is reported once anyway, and what comes after it is
+    /// reported while handlers run, which costs no call to arm it.
     Once,
 }
 

@@ -192,9 +192,15 @@ impl<P> Engine<P> {
     /// that can apply them beside the waiting thread does so before it asks.
     #[must_use]
     pub fn wake_needed(&mut self, waiting: Wait) -> bool {
+        waiting != Wait::Poll && self.has_ready() || self.outlasts(waiting)
+    }
+
+    /// As [`wake_needed`](Self::wake_needed), but for events that are ready to be dispatched: where
+    /// other threads than the one that waits can do that.
+    #[must_use]
+    pub fn outlasts(&mut self, waiting: Wait) -> bool {
         let at_once = self.control.break_asked
             || self.control.exit_asked
-            || self.ready.len() > 0
             || self.has_changes()
             || self.is_over();
         match waiting {
@@ -202,6 +208,13 @@ impl<P> Engine<P> {
             Wait::Forever => at_once || self.next_deadline().is_some(),
             Wait::Until(end) => at_once || self.next_deadline().is_some_and(|next| next < end),
         }
+    }
+
+    /// Whether an event is active whose handler could be called now.
+    #[must_use]
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        self.ready.len() > 0
     }
 
     /// Whether the run ends because nothing keeps it going.

@@ -151,7 +151,8 @@ impl HandleSet {
         }
     }
 
-    /// Notes that a handle reported; with [`Notify::Once`] it is silent from now on.
+    /// Notes that a handle reported; with [`Notify::Once`] it is silent from now on, unless it is
+    /// watched for edges.
     #[inline]
     pub(crate) fn note_report(&mut self, index: u32) {
         if self.notify == Notify::Always {
@@ -159,7 +160,7 @@ impl HandleSet {
         }
         let slot = &mut self.slots[index as usize];
         // A report may be older than the removal of what reported.
-        if !slot.applied.is_none() {
+        if !slot.applied.is_none() && slot.trigger == Trigger::Level {
             slot.disarmed = true;
         }
     }
@@ -226,7 +227,12 @@ impl HandleSet {
             let wanted = self.merged(events, index);
             let id = self.id_of(index);
             let slot = &mut self.slots[index as usize];
-            let (trigger, notify, raw) = (slot.trigger, self.notify, slot.raw);
+            let (trigger, raw) = (slot.trigger, slot.raw);
+            let notify = match trigger {
+                // It does not repeat itself.
+                Trigger::Edge => Notify::Always,
+                Trigger::Level => self.notify,
+            };
             let busy = slot.in_flight > 0 && notify == Notify::Once && !wanted.is_none();
             let rearm = slot.disarmed && !wanted.is_none();
             let kind = if slot.disarmed && busy || wanted == slot.applied && !rearm {

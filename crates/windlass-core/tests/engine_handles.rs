@@ -262,6 +262,29 @@ fn a_registration_that_reports_once_is_armed_again_when_its_handler_has_settled(
 }
 
 #[test]
+fn an_edge_that_comes_while_its_handler_runs_is_reported_and_nothing_is_armed_again() {
+    let mut d = Driver::new(EngineConfig {
+        notify: Notify::Once,
+        handle_sharing: HandleSharing::Exclusive,
+        ..EngineConfig::default()
+    });
+    let id = d.add(watches(1, READ, Trigger::Edge), "reader");
+    d.control.set_ready(1, Readiness::READ);
+    d.turn();
+    for _ in 0..3 {
+        d.control.set_ready(1, Readiness::NONE);
+        d.control.set_ready(1, Readiness::READ);
+        d.turn_with(|d, _| {
+            assert!(d.control.registration(1).unwrap().is_armed());
+            Disposition::Keep
+        });
+    }
+    assert_eq!(d.called.len(), 4);
+    assert!(d.engine.state(id).unwrap().pending);
+    assert_eq!(d.control.calls(), 1, "only the registration");
+}
+
+#[test]
 fn a_registration_that_reported_once_is_armed_again_if_its_only_event_was_disabled_meanwhile() {
     let mut d = once_driver();
     d.add(reads(1), "first");

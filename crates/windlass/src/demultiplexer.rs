@@ -23,15 +23,17 @@
 mod always_ready;
 mod choice;
 mod epoll;
-mod poll;
+pub(crate) mod poll;
 mod select;
 mod uring;
 
 pub(crate) use self::choice::forced;
+pub(crate) use self::choice::pick;
 pub use self::choice::{
     Backend, BackendConfig, BackendError, ENVIRONMENT_VARIABLE, EnvironmentUse, ForceOrigin, open,
 };
 pub use self::epoll::EpollDemultiplexer;
+pub(crate) use self::epoll::{EpollRegistrar, EpollWaiter};
 pub use self::poll::PollDemultiplexer;
 pub(crate) use self::poll::{events_of, readiness_of};
 pub use self::select::SelectDemultiplexer;

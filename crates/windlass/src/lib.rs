@@ -44,6 +44,7 @@ pub mod pool;
 pub mod proactor;
 pub mod session;
 mod sync;
+pub mod thread_set;
 
 pub use windlass_core::{
     Accounting, CatchUp, CommonTimeout, CommonTimeoutError, Counters, DispatchLimit, Disposition,

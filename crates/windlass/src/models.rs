@@ -73,6 +73,7 @@
 mod builder;
 mod carrier;
 mod connection;
+mod crew;
 mod emulated_proactor;
 mod group;
 mod half_sync;
@@ -81,16 +82,19 @@ mod hybrid;
 mod jobs;
 mod lane;
 mod lane_thread;
+mod leader_followers;
 mod limits;
 mod listening;
 mod multi_loop;
 mod offload;
 mod proactor_server;
+mod reactor_workers;
 mod report;
 mod room;
 mod server;
 mod single_loop;
 mod thread_per_connection;
+mod thread_pool;
 mod uring_proactor;
 mod work_queue;
 
@@ -105,9 +109,11 @@ pub use self::half_sync::{HalfSyncBuilder, HalfSyncDispatch, HalfSyncHalfAsync, 
 pub use self::handle::{LoopHandle, StopHandle};
 pub use self::hybrid::{Hybrid, HybridBuilder, HybridModel};
 pub use self::jobs::Jobs;
+pub use self::leader_followers::{LeaderFollowers, LeaderFollowersBuilder, LeaderFollowersModel};
 pub use self::limits::Limits;
 pub use self::listening::BindError;
 pub use self::multi_loop::{MultiLoop, MultiLoopBuilder, MultiLoopModel};
+pub use self::reactor_workers::{ReactorWorkers, ReactorWorkersBuilder, ReactorWorkersModel};
 pub use self::report::{ConnectionPhase, CutConnection, ServerReport};
 pub use self::server::{
     AnyModel, AnyServer, LoopNumbers, ModelKind, Server, ServerThread, ThreadHandle, UnknownModel,
@@ -116,5 +122,6 @@ pub use self::single_loop::{ServerState, SingleLoop, SingleLoopBuilder, SingleLo
 pub use self::thread_per_connection::{
     ThreadPerConnection, ThreadPerConnectionBuilder, ThreadPerConnectionModel,
 };
+pub use self::thread_pool::{ThreadPool, ThreadPoolBuilder, ThreadPoolModel};
 pub use self::uring_proactor::{UringProactor, UringProactorBuilder, UringProactorModel};
 pub use self::work_queue::Dispatch;

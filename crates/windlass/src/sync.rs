@@ -8,9 +8,13 @@ use std::time::Instant;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(loom)]
+pub(crate) use loom::thread;
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+#[cfg(not(loom))]
+pub(crate) use std::thread;
 
 /// How a wait on a condition variable ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,4 +75,16 @@ pub(crate) fn wait_until<'a, T>(
     drop(guard);
     loom::thread::yield_now();
     (lock(mutex), Woken::TimedOut)
+}
+
+/// Sleeps for `limit`, or until the thread is unparked. May come back for nothing.
+#[cfg(not(loom))]
+pub(crate) fn park_timeout(limit: std::time::Duration) {
+    thread::park_timeout(limit);
+}
+
+/// As above. loom knows no time: it comes back at any moment.
+#[cfg(loom)]
+pub(crate) fn park_timeout(_limit: std::time::Duration) {
+    loom::thread::yield_now();
 }

@@ -10,6 +10,8 @@
 
 #[path = "session_server/blocking.rs"]
 mod blocking;
+#[path = "session_server/crews.rs"]
+mod crews;
 #[path = "session_server/endings.rs"]
 mod endings;
 #[path = "session_server/half_sync.rs"]
@@ -116,6 +118,18 @@ mod single_loop {
 
 mod multi_loop {
     all_on! { crate::harness::Multi }
+}
+
+mod leader_followers {
+    all_on! { crate::crews::Followers }
+}
+
+mod reactor_workers {
+    all_on! { crate::crews::Workers }
+}
+
+mod thread_pool {
+    all_on! { crate::crews::Pool }
 }
 
 /// What depends on who accepts.

@@ -122,7 +122,11 @@ impl World {
                 continue;
             }
             assert_eq!((found.handle, found.interest), (handle.id, interest));
-            assert_eq!(found.notify, self.model.config.notify);
+            let notify = match found.trigger {
+                Trigger::Edge => Notify::Always,
+                Trigger::Level => self.model.config.notify,
+            };
+            assert_eq!(found.notify, notify);
             let busy = self.model.of_instance(handle.instance).iter().any(|&at| {
                 let event = &self.model.events[at];
                 event.in_flight || event.active.is_some()

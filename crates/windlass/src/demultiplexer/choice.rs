@@ -60,7 +60,7 @@ impl Backend {
         }
     }
 
-    fn open(self) -> Result<Box<dyn EventDemultiplexer + Send>, BackendError> {
+    pub(crate) fn open(self) -> Result<Box<dyn EventDemultiplexer + Send>, BackendError> {
         Ok(match self {
             Self::Epoll => {
                 Box::new(
@@ -119,11 +119,16 @@ pub struct BackendConfig {
 /// or cannot do what is required; [`BackendError::NoneFits`] if none is left to pick;
 /// [`BackendError::Open`] if the system refuses, of which there is no falling back.
 pub fn open(config: &BackendConfig) -> Result<Box<dyn EventDemultiplexer + Send>, BackendError> {
+    pick(config)?.open()
+}
+
+/// As [`open`], but only tells which one it would be.
+pub(crate) fn pick(config: &BackendConfig) -> Result<Backend, BackendError> {
     let value = match config.environment {
         EnvironmentUse::Ignore => None,
         EnvironmentUse::Use => env::var_os(ENVIRONMENT_VARIABLE),
     };
-    choose(config, value.as_deref())?.open()
+    choose(config, value.as_deref())
 }
 
 /// The back end that `config` or the environment forces, if either does.

@@ -7,13 +7,21 @@
 //! registration goes on reporting and cannot be removed by its number any more. A removal that
 //! found nothing is therefore remembered; if its id is reported later, the whole kernel set is
 //! made anew ([`forget_orphan`](EventDemultiplexer::forget_orphan)).
+//!
+//! # Threads
+//!
+//! Who waits and who registers are two parts, as epoll_ctl(2) is safe beside epoll_wait(2): an
+//! event loop has both in one, [`EpollDemultiplexer`]; of a set of threads the leader has the
+//! [`EpollWaiter`], and the [`EpollRegistrar`] lies behind the set's lock.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_core::{
-    Batch, EventDemultiplexer, Features, HandleId, Interest, Notify, RawHandle, Readiness, Trigger,
+    Batch, Change, ChangeKind, EventDemultiplexer, Features, HandleId, Interest, Notify, RawHandle,
+    Readiness, Trigger,
 };
 use windlass_sys::epoll::{self, Epoll, EventBuffer};
 use windlass_sys::errno;
@@ -30,8 +38,21 @@ const SUSPECTS_MAX: usize = 1024;
 /// Waits by epoll_pwait2(2).
 #[derive(Debug)]
 pub struct EpollDemultiplexer {
-    epoll: Epoll,
+    waiter: EpollWaiter,
+    registrar: EpollRegistrar,
+}
+
+/// The part that waits.
+#[derive(Debug)]
+pub(crate) struct EpollWaiter {
+    epoll: Arc<Epoll>,
     buffer: EventBuffer,
+}
+
+/// The part that registers, while another thread waits.
+#[derive(Debug)]
+pub(crate) struct EpollRegistrar {
+    epoll: Arc<Epoll>,
     always_ready: AlwaysReady,
     /// By descriptor: the id that the kernel's set was last given for it.
     ids: Vec<Option<HandleId>>,
@@ -45,17 +66,114 @@ impl EpollDemultiplexer {
     ///
     /// `EMFILE`, `ENFILE`, `ENOMEM`.
     pub fn new() -> io::Result<Self> {
+        let epoll = Arc::new(Epoll::new()?);
         Ok(Self {
-            epoll: Epoll::new()?,
-            buffer: EventBuffer::with_capacity(REPORTS_START),
-            always_ready: AlwaysReady::default(),
-            ids: Vec::new(),
-            suspects: Suspects::default(),
+            waiter: EpollWaiter {
+                epoll: Arc::clone(&epoll),
+                buffer: EventBuffer::with_capacity(REPORTS_START),
+            },
+            registrar: EpollRegistrar {
+                epoll,
+                always_ready: AlwaysReady::default(),
+                ids: Vec::new(),
+                suspects: Suspects::default(),
+            },
         })
     }
 
+    /// Divides who waits from who registers.
+    pub(crate) fn into_parts(self) -> (EpollWaiter, EpollRegistrar) {
+        (self.waiter, self.registrar)
+    }
+}
+
+impl EpollWaiter {
+    /// As [`EventDemultiplexer::demultiplex`], for what the kernel watches.
+    #[inline]
+    pub(crate) fn wait(&mut self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<()> {
+        let count = self.epoll.wait(&mut self.buffer, timeout)?;
+        for (events, data) in self.buffer.iter() {
+            batch.push(HandleId::from_bits(data), readiness_of(events));
+        }
+        if count == self.buffer.capacity() && count < REPORTS_MAX {
+            self.buffer.grow((count * 2).min(REPORTS_MAX));
+        }
+        Ok(())
+    }
+
+    /// Waits for the registrar's set from now on: that was made anew.
+    pub(crate) fn adopt(&mut self, registrar: &EpollRegistrar) {
+        self.epoll = Arc::clone(&registrar.epoll);
+    }
+}
+
+impl EpollRegistrar {
+    /// Carries out one change; whoever waits goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventDemultiplexer::apply`].
+    pub(crate) fn apply(&mut self, change: &Change) -> io::Result<()> {
+        let (raw, handle) = (change.raw, change.handle);
+        match change.kind {
+            ChangeKind::Register {
+                interest,
+                trigger,
+                notify,
+            } => {
+                let wish = Wish {
+                    raw,
+                    handle,
+                    interest,
+                    trigger,
+                    notify,
+                };
+                self.put(First::Add, wish)
+            }
+            ChangeKind::Modify {
+                interest,
+                trigger,
+                notify,
+            } => {
+                let wish = Wish {
+                    raw,
+                    handle,
+                    interest,
+                    trigger,
+                    notify,
+                };
+                self.put(First::Modify, wish)
+            }
+            ChangeKind::Remove => self.remove(raw),
+        }
+    }
+
+    /// Watches a wake-up channel for edges.
+    pub(crate) fn watch_wake(&mut self, raw: RawHandle, handle: HandleId) -> io::Result<()> {
+        let wish = Wish {
+            raw,
+            handle,
+            interest: Interest::READ,
+            trigger: Trigger::Edge,
+            notify: Notify::Always,
+        };
+        self.put(First::Add, wish)
+    }
+
+    /// Whether something is registered that is ready and that the kernel does not watch: then
+    /// nobody may wait, and [`report`](Self::report) adds it.
+    #[inline]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.always_ready.is_armed()
+    }
+
+    /// Adds to `batch` what is ready and not watched by the kernel.
+    pub(crate) fn report(&mut self, batch: &mut Batch) {
+        self.always_ready.report(batch);
+    }
+
     fn rebuild(&mut self) -> io::Result<()> {
-        self.epoll = Epoll::new()?;
+        self.epoll = Arc::new(Epoll::new()?);
         self.always_ready.clear();
         self.ids.clear();
         self.suspects = Suspects::default();
@@ -105,7 +223,7 @@ impl EpollDemultiplexer {
     /// Watches `raw` for nothing, not even hang-up, which the kernel reports unasked.
     fn silence(&mut self, raw: RawHandle) -> io::Result<()> {
         check_handle(raw)?;
-        self.remove_event(raw)
+        self.remove(raw)
     }
 
     fn remember(&mut self, raw: RawHandle, handle: HandleId) -> io::Result<()> {
@@ -124,6 +242,43 @@ impl EpollDemultiplexer {
 
     fn take_id(&mut self, raw: RawHandle) -> Option<HandleId> {
         self.ids.get_mut(index_of(raw).ok()?)?.take()
+    }
+
+    /// As [`EventDemultiplexer::remove_event`].
+    pub(crate) fn remove(&mut self, raw: RawHandle) -> io::Result<()> {
+        let id = self.take_id(raw);
+        let was_in_kernel = if self.always_ready.remove(raw) {
+            false
+        } else {
+            match self.epoll.delete(raw) {
+                Ok(()) => true,
+                // EPERM: the number names a regular file by now.
+                Err(error) if is_absence(&error) => false,
+                Err(error) => return Err(error),
+            }
+        };
+        if let Some(id) = id
+            && !was_in_kernel
+        {
+            self.suspects.add(id);
+        }
+        Ok(())
+    }
+
+    /// As [`EventDemultiplexer::forget_orphan`]. If the set was made anew, the waiter
+    /// [adopts](EpollWaiter::adopt) it.
+    pub(crate) fn forget_orphan(&mut self, handle: HandleId) -> io::Result<bool> {
+        if let Some(at) = self.ids.iter().position(|&id| id == Some(handle)) {
+            // Registered by a number that may be open still: then it can be removed by it.
+            let raw = RawHandle::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
+            self.remove(raw)?;
+        }
+        // An id that was removed in good order is a late report of an earlier wait, no orphan.
+        let must_rebuild = self.suspects.contain(handle);
+        if must_rebuild {
+            self.rebuild()?;
+        }
+        Ok(must_rebuild)
     }
 }
 
@@ -149,7 +304,7 @@ impl EventDemultiplexer for EpollDemultiplexer {
         trigger: Trigger,
         notify: Notify,
     ) -> io::Result<()> {
-        self.put(
+        self.registrar.put(
             First::Add,
             Wish {
                 raw,
@@ -169,7 +324,7 @@ impl EventDemultiplexer for EpollDemultiplexer {
         trigger: Trigger,
         notify: Notify,
     ) -> io::Result<()> {
-        self.put(
+        self.registrar.put(
             First::Modify,
             Wish {
                 raw,
@@ -182,61 +337,33 @@ impl EventDemultiplexer for EpollDemultiplexer {
     }
 
     fn remove_event(&mut self, raw: RawHandle) -> io::Result<()> {
-        let id = self.take_id(raw);
-        let was_in_kernel = if self.always_ready.remove(raw) {
-            false
-        } else {
-            match self.epoll.delete(raw) {
-                Ok(()) => true,
-                // EPERM: the number names a regular file by now.
-                Err(error) if is_absence(&error) => false,
-                Err(error) => return Err(error),
-            }
-        };
-        if let Some(id) = id
-            && !was_in_kernel
-        {
-            self.suspects.add(id);
-        }
-        Ok(())
+        self.registrar.remove(raw)
     }
 
     fn demultiplex(&mut self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<()> {
-        let is_armed = self.always_ready.is_armed();
+        let is_armed = self.registrar.is_armed();
         let timeout = if is_armed {
             Some(Duration::ZERO)
         } else {
             timeout
         };
-        let count = self.epoll.wait(&mut self.buffer, timeout)?;
-        for (events, data) in self.buffer.iter() {
-            batch.push(HandleId::from_bits(data), readiness_of(events));
-        }
-        if count == self.buffer.capacity() && count < REPORTS_MAX {
-            self.buffer.grow((count * 2).min(REPORTS_MAX));
-        }
+        self.waiter.wait(batch, timeout)?;
         if is_armed {
-            self.always_ready.report(batch);
+            self.registrar.report(batch);
         }
         Ok(())
     }
 
     fn forget_orphan(&mut self, handle: HandleId) -> io::Result<bool> {
-        if let Some(at) = self.ids.iter().position(|&id| id == Some(handle)) {
-            // Registered by a number that may be open still: then it can be removed by it.
-            let raw = RawHandle::try_from(at).map_err(|_| io::ErrorKind::InvalidInput)?;
-            self.remove_event(raw)?;
-        }
-        // An id that was removed in good order is a late report of an earlier wait, no orphan.
-        let must_rebuild = self.suspects.contain(handle);
-        if must_rebuild {
-            self.rebuild()?;
-        }
-        Ok(must_rebuild)
+        let is_rebuilt = self.registrar.forget_orphan(handle)?;
+        self.waiter.adopt(&self.registrar);
+        Ok(is_rebuilt)
     }
 
     fn reinit(&mut self) -> io::Result<()> {
-        self.rebuild()
+        self.registrar.rebuild()?;
+        self.waiter.adopt(&self.registrar);
+        Ok(())
     }
 }
 
@@ -244,7 +371,7 @@ impl AsFd for EpollDemultiplexer {
     /// The epoll instance: readable when something is ready, for embedding in another loop.
     /// Handles that are always ready do not show there.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+        self.waiter.epoll.as_fd()
     }
 }
 

@@ -153,7 +153,7 @@ impl<T> From<RegisterError<T>> for io::Error {
     }
 }
 
-/// A run that ended because waiting failed.
+/// A run that ended because waiting failed, or that could not begin.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RunError {
@@ -161,6 +161,11 @@ pub enum RunError {
     Rebuild {
         /// The back end.
         backend: &'static str,
+        /// Its error.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    Thread {
         /// Its error.
         source: io::Error,
     },
@@ -177,6 +182,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rebuild { backend, .. } => write!(f, "rebuild the registrations of {backend}"),
+            Self::Thread { .. } => f.write_str("start a thread"),
             Self::Wait { backend, .. } => write!(f, "wait with {backend}"),
         }
     }
@@ -185,7 +191,9 @@ impl fmt::Display for RunError {
 impl Error for RunError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Rebuild { source, .. } | Self::Wait { source, .. } => Some(source),
+            Self::Rebuild { source, .. } | Self::Thread { source } | Self::Wait { source, .. } => {
+                Some(source)
+            }
         }
     }
 }

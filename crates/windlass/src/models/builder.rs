@@ -130,14 +130,18 @@ impl<V: Service, M> ServerBuilder<V, M> {
 
     /// Where jobs are done: in the loop; in the pool that was set, or in one of the server's own.
     pub(super) fn job_site(&mut self, jobs: Jobs) -> Result<JobSite, BindError> {
-        Ok(match (jobs, self.pool.take()) {
-            (Jobs::InLoop, _) => JobSite::Loop,
-            (Jobs::InPool, Some(pool)) => JobSite::Pool(pool),
-            (Jobs::InPool, None) => {
-                let pool = WorkerPool::new(PoolConfig::default());
-                JobSite::Pool(pool.map_err(BindError::Pool)?)
-            }
+        Ok(match jobs {
+            Jobs::InLoop => JobSite::Loop,
+            Jobs::InPool => JobSite::Pool(self.take_pool()?),
         })
+    }
+
+    /// The pool that was set, or one of the server's own.
+    pub(super) fn take_pool(&mut self) -> Result<WorkerPool, BindError> {
+        match self.pool.take() {
+            Some(pool) => Ok(pool),
+            None => WorkerPool::new(PoolConfig::default()).map_err(BindError::Pool),
+        }
     }
 }
 

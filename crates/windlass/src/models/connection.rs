@@ -154,6 +154,12 @@ impl<V: Service, T: Transport> Connection<V, T> {
         self.armed
     }
 
+    /// Whether it is in the middle of an exchange: it has output left, part of a command, or a job.
+    pub(super) fn is_engaged(&self) -> bool {
+        let has_part = matches!(self.phase, Phase::Reading) && !self.carry.is_empty();
+        has_part || self.owes() || self.has_job()
+    }
+
     /// What carries its bytes.
     pub(super) fn transport_mut(&mut self) -> &mut T {
         &mut self.transport

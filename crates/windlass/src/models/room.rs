@@ -6,6 +6,7 @@
 //! notes. Both are sequentially consistent, so at least one sees the other: no acceptor waits while
 //! there is room.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,8 +23,20 @@ pub(super) struct Room {
     connections_max: AtomicUsize,
     /// Whether there are notes.
     is_awaited: AtomicBool,
-    /// The acceptors that wait for room, each with its loop.
-    awaited: Mutex<Vec<(Arc<WakeFlag>, EventId)>>,
+    /// The acceptors that wait for room, each with its driver.
+    awaited: Mutex<Vec<(Arc<dyn Activates>, EventId)>>,
+}
+
+/// A driver, as one who has room reaches it from any thread.
+pub(super) trait Activates: fmt::Debug + Send + Sync {
+    /// Has the handler of `event` called.
+    fn activate(&self, event: EventId);
+}
+
+impl Activates for WakeFlag {
+    fn activate(&self, event: EventId) {
+        self.complete(event);
+    }
 }
 
 /// Room for one connection in one loop; given back when dropped.
@@ -44,12 +57,12 @@ impl Room {
         }
     }
 
-    /// Takes room for a connection of loop `index`. If there is none, `acceptor` of the loop of
-    /// `flag` will be activated when there is.
-    pub(super) fn take(
+    /// Takes room for a connection of loop `index`. If there is none, `acceptor` will be activated
+    /// by its `driver` when there is.
+    pub(super) fn take<D: Activates + 'static>(
         self: &Arc<Self>,
         index: usize,
-        flag: &Arc<WakeFlag>,
+        driver: &Arc<D>,
         acceptor: EventId,
     ) -> Option<Place> {
         if let Some(place) = self.try_take(index) {
@@ -57,7 +70,7 @@ impl Room {
         }
         {
             let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-            awaited.push((Arc::clone(flag), acceptor));
+            awaited.push((Arc::clone(driver) as _, acceptor));
             self.is_awaited.store(true, Ordering::SeqCst);
         }
         // The note may stay: then the acceptor looks once for nothing.
@@ -101,8 +114,8 @@ impl Room {
             self.is_awaited.store(false, Ordering::SeqCst);
             std::mem::take(&mut *awaited)
         };
-        for (flag, acceptor) in awaited {
-            flag.complete(acceptor);
+        for (driver, acceptor) in awaited {
+            driver.activate(acceptor);
         }
     }
 }

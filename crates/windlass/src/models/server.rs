@@ -16,8 +16,8 @@ use super::limits::Limits;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
 use super::{
-    EmulatedProactor, HalfSyncHalfAsync, Hybrid, MultiLoop, SingleLoop, ThreadPerConnection,
-    UringProactor,
+    EmulatedProactor, HalfSyncHalfAsync, Hybrid, LeaderFollowers, MultiLoop, ReactorWorkers,
+    SingleLoop, ThreadPerConnection, ThreadPool, UringProactor,
 };
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::session::Service;
@@ -108,8 +108,12 @@ pub enum ModelKind {
     SingleLoop,
     /// [`MultiLoop`].
     MultiLoop,
+    /// [`ReactorWorkers`].
+    ReactorWorkers,
     /// [`HalfSyncHalfAsync`], with a shared queue.
     HalfSyncHalfAsync,
+    /// [`LeaderFollowers`].
+    LeaderFollowers,
     /// [`EmulatedProactor`].
     EmulatedProactor,
     /// [`UringProactor`], alone; with the emulated driver where io_uring can't be had.
@@ -118,6 +122,8 @@ pub enum ModelKind {
     Hybrid,
     /// [`ThreadPerConnection`].
     ThreadPerConnection,
+    /// [`ThreadPool`].
+    ThreadPool,
 }
 
 /// What can be set of a model that is chosen at run time.
@@ -129,14 +135,17 @@ pub struct AnyModel {
 
 impl ModelKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::SingleLoop,
         Self::MultiLoop,
+        Self::ReactorWorkers,
         Self::HalfSyncHalfAsync,
+        Self::LeaderFollowers,
         Self::EmulatedProactor,
         Self::UringProactor,
         Self::Hybrid,
         Self::ThreadPerConnection,
+        Self::ThreadPool,
     ];
 
     /// Its name in commands and reports, such as `single-loop`.
@@ -145,6 +154,9 @@ impl ModelKind {
         match self {
             Self::SingleLoop => "single-loop",
             Self::MultiLoop => "multi-loop",
+            Self::ReactorWorkers => "reactor-workers",
+            Self::LeaderFollowers => "leader-followers",
+            Self::ThreadPool => "thread-pool",
             Self::HalfSyncHalfAsync => "half-sync-half-async",
             Self::EmulatedProactor => "emulated-proactor",
             Self::UringProactor => "uring-proactor",
@@ -226,6 +238,27 @@ impl<V: Service> ServerBuilder<V, AnyModel> {
                 let mut builder = self.with_model(HalfSyncHalfAsync::<V>::MODEL);
                 if let Some(threads) = threads {
                     builder = builder.workers(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ReactorWorkers => {
+                let mut builder = self.with_model(ReactorWorkers::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.workers(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::LeaderFollowers => {
+                let mut builder = self.with_model(LeaderFollowers::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.threads(threads);
+                }
+                Box::new(builder.build()?)
+            }
+            ModelKind::ThreadPool => {
+                let mut builder = self.with_model(ThreadPool::<V>::MODEL);
+                if let Some(threads) = threads {
+                    builder = builder.threads(threads);
                 }
                 Box::new(builder.build()?)
             }
