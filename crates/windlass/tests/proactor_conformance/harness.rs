@@ -194,7 +194,7 @@ pub(crate) fn is_done(completion: &Completion) -> bool {
 
 /// The same open file, as a file.
 pub(crate) fn as_file(shared: &SharedFd) -> Arc<std::fs::File> {
-    Arc::new(shared.try_clone().unwrap().into())
+    Arc::new(shared.try_clone().expect("descriptors are left").into())
 }
 
 pub(crate) fn shared(fd: impl Into<OwnedFd>) -> SharedFd {
