@@ -128,6 +128,7 @@ macro_rules! all_on {
             pf_21_many_sockets_share_a_small_pool
             a_flooded_socket_starves_no_other
             a_buffer_outlives_the_loop
+            a_pool_of_another_loop_is_an_error
         }
         cancelling {
             pf_13_a_cancel_has_three_outcomes
