@@ -308,6 +308,24 @@ mod tests {
     }
 
     #[test]
+    fn a_renewed_instance_is_empty_and_has_its_number() {
+        let (reader, mut writer) = std::io::pipe().expect("pipe");
+        writer.write_all(b"x").expect("write");
+        let epoll = Epoll::new().expect("epoll");
+        let number = epoll.as_fd().as_raw_fd();
+        epoll.add(reader.as_raw_fd(), IN, 1).expect("add");
+        epoll.renew().expect("renew");
+        let mut buffer = EventBuffer::with_capacity(4);
+        assert_eq!(
+            epoll.wait(&mut buffer, Some(Duration::ZERO)).expect("wait"),
+            0
+        );
+        epoll.add(reader.as_raw_fd(), IN, 2).expect("add");
+        assert_eq!(epoll.wait(&mut buffer, None).expect("wait"), 1);
+        assert_eq!(epoll.as_fd().as_raw_fd(), number);
+    }
+
+    #[test]
     fn errors_are_the_kernels() {
         let epoll = Epoll::new().expect("epoll");
         let error = epoll.add(-1, IN, 0).expect_err("no descriptor");

@@ -51,7 +51,8 @@ pub fn set_blocking(fd: BorrowedFd<'_>, mode: Blocking) -> io::Result<()> {
 
 /// Makes `call` with `O_NONBLOCK` set on `fd`, fcntl(2), and takes it back if it was not: for calls
 /// that have no flag for it. One at a time in this process, so that none takes it from another;
-/// whoever else uses the same open file meanwhile may meet "would block".
+/// whoever else uses the same open file meanwhile may meet "would block". As with any lock, no other
+/// thread may be in this at the moment of a fork.
 ///
 /// # Errors
 ///
@@ -132,6 +133,17 @@ mod tests {
         assert_eq!(read(reader.as_fd(), &mut buf).expect("read"), Some(0));
         set_blocking(reader.as_fd(), Blocking::Blocking).expect("set");
         assert_eq!(blocking(reader.as_fd()).expect("get"), Blocking::Blocking);
+    }
+
+    #[test]
+    fn a_call_finds_what_does_not_block_and_leaves_it_as_it_was() {
+        let (reader, _writer) = io::pipe().expect("pipe");
+        for mode in [Blocking::Blocking, Blocking::Nonblocking] {
+            set_blocking(reader.as_fd(), mode).expect("set");
+            let found = momentarily_nonblocking(reader.as_fd(), || blocking(reader.as_fd()));
+            assert_eq!(found.expect("get"), Blocking::Nonblocking);
+            assert_eq!(blocking(reader.as_fd()).expect("get"), mode);
+        }
     }
 
     #[test]

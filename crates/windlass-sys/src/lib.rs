@@ -5,8 +5,8 @@
 //! wait, reported as "nothing found"), and "would block" is the value `None` and not an error.
 //! Nothing here allocates per call or knows what a handler is.
 //!
-//! Modules with unsafe code: [`activation`], [`clock`], [`epoll`], [`fd`], [`poll`], [`select`],
-//! [`provided`], [`signal`], [`uring`], [`usage`], [`wake`]. The others go through rustix.
+//! Modules with unsafe code: [`activation`], [`clock`], [`epoll`], [`fd`], [`operation`], [`poll`],
+//! [`provided`], [`select`], [`signal`], [`uring`], [`usage`], [`wake`]. The others go through rustix.
 
 pub mod activation;
 pub mod clock;

@@ -45,7 +45,7 @@ macro_rules! on_driver {
         #[test]
         fn $claim() {
             if let Some(make) = crate::harness::$driver() {
-                crate::common::guarded(stringify!($claim), || crate::$area::$claim(make));
+                crate::harness::guarded(stringify!($claim), || crate::$area::$claim(make));
             }
         }
     )*)* };
@@ -58,7 +58,7 @@ macro_rules! alone_on_driver {
         fn $claim() {
             if let Some(make) = crate::harness::$driver() {
                 let path = concat!($path, "::", stringify!($claim));
-                crate::common::guarded(stringify!($claim), || {
+                crate::harness::guarded(stringify!($claim), || {
                     crate::common::in_own_process(path, || crate::$area::$claim(make));
                 });
             }
@@ -128,6 +128,7 @@ macro_rules! all_on {
             pf_21_many_sockets_share_a_small_pool
             a_flooded_socket_starves_no_other
             a_buffer_outlives_the_loop
+            a_pool_of_another_loop_is_an_error
         }
         cancelling {
             pf_13_a_cancel_has_three_outcomes
@@ -149,6 +150,7 @@ macro_rules! all_on {
         }
         beside {
             an_operation_keeps_the_loop_running
+            operations_that_wait_do_not_wake_the_loop
             timers_run_between_operations
             timeouts_complete_in_order_and_not_early
             posts_and_watched_descriptors_work_beside_operations
@@ -188,6 +190,11 @@ mod io_uring {
 
 mod emulated {
     all_on! { emulated in "emulated" }
+    alone_on_driver! { emulated in "emulated":
+        endings {
+            a_start_without_descriptors_gives_the_operation_back
+        }
+    }
 }
 
 /// A ring without what only newer kernels have.

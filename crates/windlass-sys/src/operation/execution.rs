@@ -359,7 +359,7 @@ fn receive_into(
     faults: &mut Faults,
 ) -> io::Result<Step> {
     if !pools.contains(pool) {
-        return Err(Errno::NOENT.into());
+        return Err(Errno::INVAL.into());
     }
     let Some(mut buffer) = pools.acquire(pool) else {
         return Ok(Step::Blocked(Blocked::Buffer(pool)));

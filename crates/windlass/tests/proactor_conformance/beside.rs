@@ -14,7 +14,7 @@ use windlass::{Disposition, Happened};
 use windlass_sys::fd::Blocking;
 
 use crate::harness::{
-    Make, Subject, World, bytes, pair, pipe, read, receive, send, shared, timeout,
+    Make, Subject, World, bytes, content, pair, pipe, read, receive, send, shared, timeout,
 };
 
 pub(crate) fn an_operation_keeps_the_loop_running(make: Make) {
@@ -31,6 +31,47 @@ pub(crate) fn an_operation_keeps_the_loop_running(make: Make) {
     assert_eq!(ended, StopReason::Empty);
     assert_eq!(bytes(&subject.next()), 4);
     writer.join().expect("join");
+}
+
+pub(crate) fn operations_that_wait_do_not_wake_the_loop(make: Make) {
+    let mut subject = Subject::new(make);
+    let pool = subject.pool(1, 16);
+    let (idle, _peer) = pair(Blocking::Blocking);
+    let (stuffed, _unread) = pair(Blocking::Nonblocking);
+    let (flooded, mut source) = pair(Blocking::Nonblocking);
+    let (reader, _writer) = pipe(Blocking::Blocking);
+    let reader = shared(reader);
+    source.write_all(&[1; 1000]).expect("write");
+    let cancelled = subject.start(receive(&idle, 10));
+    subject.settle();
+    subject.event_loop.cancel(cancelled);
+    subject.start(receive(&idle, 10));
+    subject.start(send(&stuffed, &content(3_000_000)));
+    subject.start(read(&reader, 10));
+    subject.start(timeout(Duration::from_secs(1000)));
+    subject.start(Operation::ReceiveMultishot {
+        socket: flooded,
+        pool,
+    });
+    // It keeps the only buffer, and the socket has more.
+    let _kept = subject.next_of(cancelled);
+    while subject.world.done.is_empty() {
+        subject.turn();
+    }
+    subject.settle();
+    let turns = Rc::new(Cell::new(0));
+    let count = Rc::clone(&turns);
+    subject.event_loop.on_check(move |_: &mut World, _| {
+        count.set(count.get() + 1);
+        Keep
+    });
+    subject
+        .event_loop
+        .after(Duration::from_millis(50), |_, cx| cx.break_loop())
+        .expect("a timer");
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Break);
+    assert!(turns.get() <= 5, "{} turns", turns.get());
 }
 
 pub(crate) fn timers_run_between_operations(make: Make) {

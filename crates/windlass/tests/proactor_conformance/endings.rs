@@ -133,6 +133,24 @@ pub(crate) fn descriptors_stay_open_as_long_as_an_operation_is_in_flight(make: M
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }
 
+/// In a process of its own; of the emulated driver, which is opened when it is first needed.
+pub(crate) fn a_start_without_descriptors_gives_the_operation_back(make: Make) {
+    let mut subject = Subject::new(make);
+    let mut hoard = Vec::new();
+    while let Ok(file) = std::fs::File::open("/dev/null") {
+        hoard.push(file);
+    }
+    let refused = subject
+        .event_loop
+        .start(timeout(Duration::ZERO), |_, _, _| {})
+        .expect_err("no descriptor is left");
+    assert!(matches!(refused.rejected, Operation::Timeout { .. }));
+    drop(hoard);
+    assert!(subject.complete(timeout(Duration::ZERO)).result.is_ok());
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+}
+
 /// In a process of its own.
 pub(crate) fn a_child_has_operations_of_its_own(make: Make) {
     let mut subject = Subject::new(make);

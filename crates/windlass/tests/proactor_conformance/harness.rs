@@ -298,7 +298,18 @@ pub(crate) fn long_count() -> u64 {
     std::env::var("WINDLASS_TEST_OPERATIONS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(20_000)
+        .unwrap_or(USUAL_COUNT)
+}
+
+const USUAL_COUNT: u64 = 20_000;
+
+/// Runs a test; a hang ends the process, but if more was asked for than usual.
+pub(crate) fn guarded(name: &str, test: impl FnOnce()) {
+    if long_count() > USUAL_COUNT {
+        test();
+    } else {
+        crate::common::guarded(name, test);
+    }
 }
 
 /// Numbers that look random; the same for each seed.

@@ -226,6 +226,14 @@ pub(crate) fn a_buffer_outlives_the_loop(make: Make) {
     assert_eq!(&buffer[..], b"kept");
 }
 
+pub(crate) fn a_pool_of_another_loop_is_an_error(make: Make) {
+    let mut other = Subject::new(make);
+    let pool = other.pool(1, 100);
+    let mut subject = Subject::new(make);
+    let (ours, _theirs) = pair(Blocking::Nonblocking);
+    assert_eq!(subject.error(receive_all(&ours, pool)), libc::EINVAL);
+}
+
 /// In a process of its own.
 pub(crate) fn pf_21_an_accept_without_descriptors_ends_and_can_be_started_again(make: Make) {
     let mut subject = Subject::new(make);
