@@ -42,6 +42,9 @@
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
 //! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
+//! | [`ReactorWorkers`] | one thread | whichever worker is free | the same; jobs in a pool | sessions may block now and then; waiting and handling are kept apart |
+//! | [`LeaderFollowers`] | whichever thread is free | the same | the same; jobs in a pool | the same, without a hand-over; few busy connections on several cores |
+//! | [`ThreadPool`] | one thread for idle connections, a worker for its own | the worker that has the connection | the same, jobs too | small tools, and comparison: a slow peer holds a thread |
 //!
 //! ```text
 //!  SingleLoop            MultiLoop
