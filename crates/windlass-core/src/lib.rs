@@ -58,11 +58,9 @@ pub use crate::signal_set::SignalSet;
 pub use crate::time::Instant;
 pub use crate::timer_queue::{CommonTimeout, CommonTimeoutError, Due, TimerQueue};
 
-/// The drivers' sketches compile against this API.
+/// The sketch of a driver compiles against this API.
 #[cfg(doctest)]
 mod sketches {
     #[doc = include_str!("../../../docs/driver-event-base.md")]
     struct EventBase;
-    #[doc = include_str!("../../../docs/driver-leader-followers.md")]
-    struct LeaderFollowers;
 }

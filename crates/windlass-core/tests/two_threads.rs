@@ -1,7 +1,7 @@
 //! The engine behind a mutex, driven by several threads that take turns to wait.
 //!
-//! The drivers here are the sketches of `docs/driver-leader-followers.md` and
-//! `docs/driver-event-base.md`, as small as they can be. No test sleeps: each ends after a number
+//! The drivers here are a thread set and the sketch of `docs/driver-event-base.md`, as small as they
+//! can be. No test sleeps: each ends after a number
 //! of calls.
 
 #![expect(

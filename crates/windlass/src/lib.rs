@@ -13,6 +13,7 @@
 //! | find out which handler is slow or stuck | [`slow_handlers`], [`watch_for_stuck_handlers`] |
 //! | write a protocol without I/O | [`session::Session`] and [`session::Service`] |
 //! | serve it, from one loop or one per core | [`models::SingleLoop`], [`models::MultiLoop`] |
+//! | have several threads take turns to wait (leader/followers) | [`thread_set::ThreadSet`] |
 //!
 //! HTTP is a service in a crate of its own, `windlass-http`; the engine below, for loops of one's
 //! own, is `windlass-core`.

@@ -42,14 +42,14 @@
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
 //! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
-//! | [`ReactorWorkers`] | one thread | workers | the same workers | requests compute or block a little, all alike |
+//! | [`ReactorWorkers`] | one thread | whichever worker is free | the same; jobs in a pool | sessions may block now and then; waiting and handling are kept apart |
 //! | [`EmulatedProactor`] | one thread | the same | workers, which see no socket | a proactor's structure is wanted without io_uring |
 //! | [`UringProactor`] | one thread | the kernel | the same thread, or workers | io_uring can be had, and system calls are what costs |
 //! | [`HalfSyncHalfAsync`] | one I/O thread | the same | workers, which may block | sessions block in their calls |
-//! | [`LeaderFollowers`] | the leader, one of the threads | each for what it took | each for what it took | several cores serve one set of connections, and queues would cost too much |
+//! | [`LeaderFollowers`] | the leader, whichever thread is free | each for what it took | the same; jobs in a pool | the same, without a hand-over; few busy connections on several cores |
 //! | [`Hybrid`] | one thread per loop | the same | the same; jobs in a pool whose size is given | some requests compute or block, most do not |
 //! | [`ThreadPerConnection`] | a thread per connection | the same | the same, and jobs | a small tool; few connections, all of which block |
-//! | [`ThreadPool`] | one thread for idle connections | a thread of the pool, blocking | the same, and jobs | a small tool; more connections than threads |
+//! | [`ThreadPool`] | one thread for idle connections, a worker for its own | the worker that has the connection | the same, and jobs | a small tool; a slow peer holds a thread |
 //!
 //! ```text
 //!  SingleLoop            MultiLoop                          LeaderFollowers

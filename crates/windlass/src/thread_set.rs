@@ -18,22 +18,26 @@
 //! - Exactly one thread waits in the kernel.
 //! - No handle is handled by two threads at once, whatever is registered for it, and no handler
 //!   runs in two threads.
-//! - An event never waits while a thread is free, even if all handlers that run are stuck.
-//! - One event, timer or activation wakes at most one parked thread. A set with nothing to do costs
-//!   nothing.
+//! - An event never waits for a handler that is stuck while a thread is free: a follower is promoted
+//!   before the handler is called. If the set's threads are busy on all processors already, one
+//!   more could only compete with them; then a thread is on standby, looks around each millisecond,
+//!   and takes the place of one whose handler has not returned since it last looked.
+//! - One event, timer or activation wakes at most one thread that sleeps. A set with nothing to do
+//!   costs nothing.
 //!
 //! # What it costs
 //!
 //! A wait brings all that is ready, not one event, and the threads share it through the engine's
 //! ready queue: one lock per event, for settling one and taking the next. A promotion is a futex(2)
-//! call, and it is left out while a thread is on its way that has not looked yet: if one processor
-//! does all the work, the follower that was woken first finds the batch done or takes over in its
-//! middle, and there is one promotion per wait. Nobody is promoted either when every thread is
-//! busy: the first that is done looks. So the leader may be the same thread for long, but never
-//! while it handles.
+//! call and a context switch; it is left out while a thread is on its way that has not looked yet,
+//! while the busy threads take all processors, and when no thread sleeps: the first that is done
+//! looks. So the leader may be the same thread for long, but never while it handles.
 //!
 //! Edge-triggered handles cost no call to arm them again. Level-triggered ones are silent from
 //! their report until their handlers have settled, which costs one epoll_ctl(2) per handler.
+//!
+//! How many processors there are is asked when the set is made
+//! ([`available_parallelism`](std::thread::available_parallelism)).
 //!
 //! # Back ends
 //!

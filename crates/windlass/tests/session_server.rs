@@ -30,6 +30,8 @@ mod sessions;
 mod several_loops;
 #[path = "session_server/stopping.rs"]
 mod stopping;
+#[path = "session_server/stress.rs"]
+mod stress;
 #[path = "session_server/traffic.rs"]
 mod traffic;
 #[path = "session_server/waiting.rs"]
@@ -122,14 +124,32 @@ mod multi_loop {
 
 mod leader_followers {
     all_on! { crate::crews::Followers }
+    on_model! { crate::crews::Followers:
+        stress {
+            random_clients_leave_nothing_behind
+            a_stop_among_random_clients_ends_them_all
+        }
+    }
 }
 
 mod reactor_workers {
     all_on! { crate::crews::Workers }
+    on_model! { crate::crews::Workers:
+        stress {
+            random_clients_leave_nothing_behind
+            a_stop_among_random_clients_ends_them_all
+        }
+    }
 }
 
 mod thread_pool {
     all_on! { crate::crews::Pool }
+    on_model! { crate::crews::Pool:
+        stress {
+            random_clients_leave_nothing_behind
+            a_stop_among_random_clients_ends_them_all
+        }
+    }
 }
 
 /// What depends on who accepts.

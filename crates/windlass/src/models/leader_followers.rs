@@ -34,8 +34,8 @@ use crate::thread_set::Rank;
 ///
 /// # Cost
 ///
-/// As a [`SingleLoop`](super::SingleLoop), and one lock per event, and a promotion (a wake-up) per
-/// wait that brings something. Connections are watched for edges, which costs no call to arm
+/// As a [`SingleLoop`](super::SingleLoop), and one lock per event; and, while a processor is free, a
+/// promotion (a wake-up) before a handler is called. Connections are watched for edges, which costs no call to arm
 /// them again. See [`thread_set`](crate::thread_set) for what is promised.
 pub struct LeaderFollowers<V: Service> {
     server: CrewServer<V>,

@@ -28,15 +28,16 @@ use crate::thread_set::Rank;
 /// | --- | --- | --- | --- |
 /// | the dispatcher | a worker | the same worker | the same worker |
 ///
-/// Choose it over [`LeaderFollowers`](super::LeaderFollowers) when a thread must always be waiting,
-/// whatever the workers do: it costs one more thread, and a switch to it for each wait.
+/// Choose it over [`LeaderFollowers`](super::LeaderFollowers) to keep waiting and handling apart: it
+/// costs one more thread, and a switch to it for each wait.
 ///
 /// # Cost
 ///
 /// One lock per event. The dispatcher queues all that a wait brought at once and wakes one worker,
-/// if one sleeps; that wakes the next if there is more to do than it takes itself. Connections
-/// are watched for edges: nothing has to be armed again, and what comes while a worker has the
-/// connection makes it ready anew when that is done.
+/// if one sleeps; that wakes the next if there is more to do than it takes itself and a processor
+/// is free. While all processors have enough to do, the dispatcher pauses. Connections are watched
+/// for edges: nothing has to be armed again, and what comes while a worker has the connection makes
+/// it ready anew when that is done.
 pub struct ReactorWorkers<V: Service> {
     server: CrewServer<V>,
 }
