@@ -2,7 +2,8 @@
 //!
 //! The programs take the arguments and print the lines of a side-by-side driver, so that they can
 //! stand beside programs written on other loops: `disp` (event dispatch), `timer` (timers), `post`
-//! (cross-thread posts), `hello` (a fixed HTTP answer).
+//! (cross-thread posts), `hello` (a fixed HTTP answer),
+//! `raw_proactor` (the same, by the proactor alone). `ring` compares what a ring can do.
 
 #![forbid(unsafe_code)]
 

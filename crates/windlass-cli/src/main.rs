@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod compare;
 mod manual;
 mod serve;
 
@@ -27,6 +28,18 @@ enum Command {
     /// One or more event loops serve the files below a directory; nothing outside of it can be
     /// reached.
     Serve(Box<serve::ServeArguments>),
+    /// Measure the concurrency models side by side, on this machine.
+    ///
+    /// Runs one service under every model, with a load generator in a process of its own, and
+    /// shows what each one costs: a table here, a page to look at, JSON for programs. Ctrl-C ends
+    /// it early, with a report of what was measured until then.
+    Compare(Box<compare::CompareArguments>),
+    /// The server of a comparison, which starts it itself.
+    #[command(hide = true)]
+    CompareServer(Box<compare::ServerArguments>),
+    /// The load generator of a comparison, which starts it itself.
+    #[command(hide = true)]
+    CompareLoad(Box<compare::LoadArguments>),
     /// Print a script that completes the command line, for a shell.
     Completions {
         /// The shell.
@@ -39,6 +52,12 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Compare(arguments) => match compare::run(&arguments) {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
+        Command::CompareServer(arguments) => compare::run_server(&arguments),
+        Command::CompareLoad(arguments) => compare::run_load(&arguments),
         Command::Completions { shell } => manual::print_completions(shell),
         Command::Man => manual::print_manual(),
     };

@@ -11,7 +11,12 @@ use crate::Arguments;
 /// Prints the completions of `shell` on standard output.
 pub(crate) fn print_completions(shell: clap_complete::Shell) -> Result<(), Box<dyn Error>> {
     let mut script = Vec::new();
-    let mut command = Arguments::command();
+    let program = Arguments::command();
+    // Hidden subcommands are nobody's to type.
+    let shown = program.get_subcommands().filter(|one| !one.is_hide_set());
+    let mut command = Command::new("windlass")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommands(shown.cloned());
     clap_complete::generate(shell, &mut command, "windlass", &mut script);
     print(&script)
 }
@@ -29,7 +34,7 @@ pub(crate) fn print_manual() -> Result<(), Box<dyn Error>> {
     summary.render_description_section(&mut page)?;
     for command in program
         .get_subcommands()
-        .filter(|command| command.get_name() != "help")
+        .filter(|command| command.get_name() != "help" && !command.is_hide_set())
     {
         render(command, &mut page)?;
     }

@@ -1,6 +1,8 @@
 //! HTTP under each concurrency model, chosen by name: what a client sees is the same, and each thread
 //! of a running server can be reached.
 
+#![expect(clippy::print_stderr, reason = "a failure is told with its model")]
+
 mod common;
 #[path = "common/live.rs"]
 mod live;

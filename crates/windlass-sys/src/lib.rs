@@ -6,7 +6,7 @@
 //! Nothing here allocates per call or knows what a handler is.
 //!
 //! Modules with unsafe code: [`activation`], [`clock`], [`epoll`], [`fd`], [`poll`], [`select`],
-//! [`provided`], [`signal`], [`uring`], [`wake`]. The others go through rustix.
+//! [`provided`], [`signal`], [`uring`], [`usage`], [`wake`]. The others go through rustix.
 
 pub mod activation;
 pub mod clock;
@@ -23,4 +23,5 @@ pub mod select;
 pub mod signal;
 mod timespec;
 pub mod uring;
+pub mod usage;
 pub mod wake;

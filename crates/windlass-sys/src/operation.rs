@@ -168,7 +168,7 @@ pub enum Operation {
     /// Receives again and again into buffers of a pool: [`Buffer`](Outcome::Buffer) each time, and
     /// last [`Bytes`](Outcome::Bytes)`(0)` when the peer is done sending. While the pool has none
     /// left it waits for one to be returned. Cancelled, what was received before is completed
-    /// before.
+    /// before. A pool that the driver has not: `EINVAL`.
     ReceiveMultishot {
         /// The socket.
         socket: SharedFd,
@@ -183,7 +183,9 @@ pub enum Operation {
         payload: Payload,
     },
     /// Sends a part of a file: [`Bytes`](Outcome::Bytes), fewer than asked for if the file ends
-    /// before or the socket fails. No `SIGPIPE`.
+    /// before or the socket fails. By sendfile(2) if the socket does not block (as accepted ones do
+    /// not): it waits for a file that is not in the page cache, and `SIGPIPE` is raised by a peer that
+    /// is gone, unless it is ignored, as Rust's runtime does.
     SendFile {
         /// The file.
         file: Arc<File>,

@@ -29,10 +29,13 @@
 //! An operation is an entry of 64 bytes and a place in the table; no allocation but for vectored
 //! and message operations, addresses, time-outs, descriptions and file transfers.
 
+mod answers;
+mod direct;
 mod ending;
 mod entry;
 mod flight;
 mod setup;
+mod submission;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -44,12 +47,12 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use io_uring::{IoUring, opcode, squeue};
 
-use self::flight::{Flight, Found, Next, Stage};
+use self::flight::{Flight, Stage};
 use self::setup::Abilities;
 pub use self::setup::{Modes, RingOptions, Unavailable};
+use self::submission::cancel_entry;
 use crate::operation::{CancelOutcome, Completion, OpId, OpTable, Operation, Outcome};
 use crate::provided::{BufferPools, PoolId, PoolMemory};
 
@@ -72,12 +75,14 @@ pub struct Ring {
     /// The memory of the pools that are registered, by number.
     pools: Vec<Arc<PoolMemory>>,
     counters: Counters,
+    /// Answers on their way from the kernel's queue: user data, result, flags.
+    fetched: [(u64, i32, u32); 32],
     /// Errors that the next submissions are to meet, for tests.
     faults: VecDeque<i32>,
 }
 
-/// An operation that ended without the kernel: no buffer of a pool is in it, so that a ring can move
-/// between threads.
+/// An operation that ended without the kernel, and keeps its place until that is told: no buffer of
+/// a pool is in it, so that a ring can move between threads.
 struct Untried {
     id: OpId,
     /// What was moved before, or why not.
@@ -180,6 +185,7 @@ impl Ring {
             parked: Vec::new(),
             pools: Vec::new(),
             counters: Counters::default(),
+            fetched: [(0, 0, 0); 32],
             faults: VecDeque::new(),
         })
     }
@@ -188,8 +194,17 @@ impl Ring {
     /// completion.
     #[inline]
     pub fn start(&mut self, operation: Operation) -> OpId {
+        let is_lost = match &operation {
+            Operation::ReceiveMultishot { pool, .. } => !self.has_pool(*pool),
+            _ => false,
+        };
         let id = self.flights.insert(Flight::new(operation));
-        self.submit(id);
+        if is_lost {
+            // The kernel would say that there is no buffer, again and again.
+            self.end(id, Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        } else {
+            self.submit(id);
+        }
         id
     }
 
@@ -204,7 +219,7 @@ impl Ring {
         let is_parked = flight.stage == Stage::Parked;
         if is_parked || self.take_from_overflow(id) {
             self.parked.retain(|parked| *parked != id);
-            if let Some(flight) = self.flights.remove(id) {
+            if let Some(flight) = self.flights.take(id) {
                 let result = flight.cancelled();
                 self.ready.push_back(Untried::new(id, result, flight));
             }
@@ -295,16 +310,15 @@ impl Ring {
     pub fn reap(&mut self, pools: &BufferPools, mut sink: impl FnMut(Reaped)) -> io::Result<()> {
         loop {
             while let Some(untried) = self.ready.pop_front() {
+                self.flights.release(untried.id);
                 sink(Reaped::Operation(untried.into_completion()));
             }
-            loop {
-                let answer = self.io.completion().next();
-                let Some(answer) = answer else {
-                    break;
-                };
-                let (data, result) = (answer.user_data(), answer.result());
-                if let Some(reaped) = self.answered(pools, data, result, answer.flags()) {
-                    sink(reaped);
+            while let answers @ 1.. = self.fetch() {
+                for at in 0..answers {
+                    let (data, result, flags) = self.fetched[at];
+                    if let Some(reaped) = self.answered(pools, data, result, flags) {
+                        sink(reaped);
+                    }
                 }
             }
             if !self.io.submission().cq_overflow() {
@@ -363,6 +377,10 @@ impl Ring {
         self.answered(pools, data, result, flags)
     }
 
+    fn has_pool(&self, id: PoolId) -> bool {
+        usize::from(id.number()) < self.pools.len()
+    }
+
     pub(crate) fn register_pool(&mut self, id: PoolId, memory: &Arc<PoolMemory>) -> io::Result<()> {
         let number = usize::from(id.number());
         if number != self.pools.len() {
@@ -381,255 +399,17 @@ impl Ring {
         Ok(())
     }
 
-    /// From here on this thread is the only one, if the kernel is to know.
+    /// Copies what the kernel has completed out of its queue, as far as there is room; answers how
+    /// many that were.
     #[inline]
-    fn enable(&mut self) -> io::Result<()> {
-        if !self.is_enabled {
-            self.io.submitter().register_enable_rings()?;
-            self.is_enabled = true;
+    fn fetch(&mut self) -> usize {
+        let mut count = 0;
+        for (place, answer) in self.fetched.iter_mut().zip(self.io.completion()) {
+            *place = (answer.user_data(), answer.result(), answer.flags());
+            count += 1;
         }
-        Ok(())
+        count
     }
-
-    /// Submits an operation, for the first time or again.
-    #[inline]
-    fn submit(&mut self, id: OpId) {
-        let Some(flight) = self.flights.get_mut(id) else {
-            return;
-        };
-        match flight.entry(self.abilities) {
-            Ok(entry) => self.push(entry.user_data(id.to_bits())),
-            Err(error) => self.fail(id, error),
-        }
-    }
-
-    #[cold]
-    fn fail(&mut self, id: OpId, error: io::Error) {
-        if let Some(flight) = self.flights.remove(id) {
-            self.ready.push_back(Untried::new(id, Err(error), flight));
-        }
-    }
-
-    /// Queues an entry; it is the kernel's from now on, whatever the next submissions say.
-    #[inline]
-    fn push(&mut self, entry: squeue::Entry) {
-        if self.overflow.is_empty() {
-            // SAFETY: What the entry points to is owned by its operation, which stays in
-            // `self.flights` until its last answer; polls and cancels point to nothing.
-            if unsafe { self.io.submission().push(&entry) }.is_ok() {
-                return;
-            }
-            if self.is_enabled {
-                // Whether it fails or not: what does not fit then waits for the next.
-                let _ = self.enter(0, None);
-            }
-        }
-        self.overflow.push_back(entry);
-        self.fill_queue();
-    }
-
-    /// Moves what waits in memory into the submission queue, as far as there is room.
-    fn fill_queue(&mut self) {
-        if self.overflow.is_empty() {
-            return;
-        }
-        let mut queue = self.io.submission();
-        while let Some(entry) = self.overflow.front() {
-            // SAFETY: As in `push`.
-            if unsafe { queue.push(entry) }.is_err() {
-                break;
-            }
-            self.overflow.pop_front();
-        }
-    }
-
-    /// Takes an operation's entry out of what the kernel has not seen.
-    fn take_from_overflow(&mut self, id: OpId) -> bool {
-        let data = id.to_bits();
-        let at = self
-            .overflow
-            .iter()
-            .position(|entry| entry.get_user_data() == data);
-        at.and_then(|at| self.overflow.remove(at)).is_some()
-    }
-
-    /// Whether there is anything that only a system call brings on.
-    #[inline]
-    fn must_enter(&mut self) -> bool {
-        let queue = self.io.submission();
-        !self.abilities.tells_of_work || !queue.is_empty() || queue.taskrun() || queue.cq_overflow()
-    }
-
-    /// One io_uring_enter(2) with all that is queued.
-    #[inline]
-    fn enter(&mut self, want: u32, timeout: Option<Duration>) -> io::Result<WaitEnd> {
-        if let Some(error) = self.faults.pop_front() {
-            return self.ended(Err(io::Error::from_raw_os_error(error)));
-        }
-        let count = self.io.submission().len() as u32;
-        self.enter_with(count, want, timeout)
-    }
-
-    #[inline]
-    fn enter_with(
-        &mut self,
-        count: u32,
-        want: u32,
-        timeout: Option<Duration>,
-    ) -> io::Result<WaitEnd> {
-        let time = timeout.filter(|timeout| !timeout.is_zero()).map(timespec);
-        let arguments = match &time {
-            Some(time) => SubmitArgs::new().timespec(time),
-            None => SubmitArgs::new(),
-        };
-        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        self.counters.enters += 1;
-        // SAFETY: The queue's entries are valid, as `push` says, and `arguments` is of the type that
-        // EXT_ARG announces and outlives the call.
-        let result = unsafe {
-            self.io
-                .submitter()
-                .enter(count, want, flags.bits(), Some(&arguments))
-        };
-        self.ended(result)
-    }
-
-    /// Sorts the kernel's answers. Whatever it says, entries that it did not take stay queued.
-    #[inline]
-    fn ended(&mut self, result: io::Result<usize>) -> io::Result<WaitEnd> {
-        let Err(error) = result else {
-            return Ok(WaitEnd::Completions);
-        };
-        match error.raw_os_error() {
-            Some(libc::ETIME) => Ok(WaitEnd::TimedOut),
-            Some(libc::EINTR) => Ok(WaitEnd::Interrupted),
-            // No memory for requests; or completions must be reaped first.
-            Some(libc::EAGAIN | libc::EBUSY) => {
-                self.counters.deferred += 1;
-                Ok(WaitEnd::Later)
-            }
-            _ => Err(error),
-        }
-    }
-
-    /// The kernel takes no entries for now: waits a little for completions, without spinning.
-    #[cold]
-    fn retreat(&mut self, timeout: Option<Duration>) -> io::Result<WaitEnd> {
-        if self.io.completion().is_empty() {
-            let time = timeout.map_or(RETRY, |timeout| timeout.min(RETRY));
-            let want = u32::from(!time.is_zero());
-            self.enter_with(0, want, Some(time))?;
-        }
-        Ok(WaitEnd::Later)
-    }
-
-    /// Submits receives again whose pools have buffers.
-    fn resume_parked(&mut self, pools: &BufferPools) {
-        if self.parked.is_empty() {
-            return;
-        }
-        for id in std::mem::take(&mut self.parked) {
-            match self.flights.get_mut(id).map(|flight| &flight.operation) {
-                Some(Operation::ReceiveMultishot { pool, .. }) if !pools.has_room(*pool) => {
-                    self.parked.push(id);
-                }
-                Some(_) => self.submit(id),
-                None => {}
-            }
-        }
-    }
-
-    /// Looks at one answer of the kernel.
-    #[inline]
-    fn answered(
-        &mut self,
-        pools: &BufferPools,
-        data: u64,
-        result: i32,
-        flags: u32,
-    ) -> Option<Reaped> {
-        if data & POLL != 0 {
-            return (data != IGNORED).then_some(Reaped::Poll {
-                key: data & !POLL,
-                result,
-                has_more: io_uring::cqueue::more(flags),
-            });
-        }
-        let id = OpId::from_bits(data);
-        let Some(flight) = self.flights.get_mut(id) else {
-            self.counters.stale += 1;
-            return None;
-        };
-        let (found, next) = flight.answered(result, flags);
-        let result = match found {
-            Found::Nothing => None,
-            Found::Result(result) => Some(result),
-            Found::Buffer(index, len) => {
-                Some(lend(pools, &self.pools, &flight.operation, index, len))
-            }
-        };
-        match next {
-            Next::Finish => {
-                let flight = self.flights.remove(id)?;
-                let result = result.unwrap_or(Ok(Outcome::Done));
-                return Some(Reaped::Operation(completion(id, result, flight)));
-            }
-            Next::Keep => {}
-            Next::Submit => self.submit(id),
-            Next::Park => self.parked.push(id),
-            Next::Cancel => self.push(cancel_entry(id.to_bits())),
-        }
-        let result = result?;
-        Some(Reaped::Operation(Completion {
-            id,
-            result,
-            operation: None,
-        }))
-    }
-}
-
-/// Hands out the buffer that a receive was given.
-#[inline]
-fn lend(
-    pools: &BufferPools,
-    memories: &[Arc<PoolMemory>],
-    operation: &Operation,
-    index: u16,
-    len: u32,
-) -> io::Result<Outcome> {
-    let Operation::ReceiveMultishot { pool, .. } = operation else {
-        unreachable!("only a multishot receive names a pool");
-    };
-    let memory = memories.get(usize::from(pool.number()));
-    let buffer = memory.and_then(|memory| pools.take(*pool, memory, index, len));
-    match buffer {
-        // The end of the stream may have taken one.
-        Some(_) if len == 0 => Ok(Outcome::Bytes(0)),
-        Some(buffer) => Ok(Outcome::Buffer(buffer)),
-        None => Err(io::ErrorKind::NotFound.into()),
-    }
-}
-
-#[inline]
-fn completion(id: OpId, result: io::Result<Outcome>, flight: Flight) -> Completion {
-    Completion {
-        id,
-        result,
-        operation: Some(flight.operation),
-    }
-}
-
-fn cancel_entry(data: u64) -> squeue::Entry {
-    opcode::AsyncCancel2::new(CancelBuilder::user_data(data))
-        .build()
-        .flags(squeue::Flags::SKIP_SUCCESS)
-        .user_data(IGNORED)
-}
-
-fn timespec(timeout: Duration) -> Timespec {
-    // What does not fit is 292 years and more.
-    let secs = timeout.as_secs().min(i64::MAX as u64 / 1_000_000_000);
-    Timespec::new().sec(secs).nsec(timeout.subsec_nanos())
 }
 
 impl fmt::Debug for Ring {

@@ -13,27 +13,19 @@ use std::sync::Arc;
 use windlass::Disposition::{self, Keep, Remove};
 use windlass::Happened;
 use windlass::event_loop::{CompletionOptions, Context, EventLoop, LoopConfig, Signal};
-use windlass::proactor::{
-    Completion, DriverChoice, Operation, Outcome, ProactorConfig, Repeat, RingOptions,
-};
+use windlass::proactor::{Completion, DriverChoice, Operation, Outcome, Repeat};
 
 type Cx<'c> = Context<'c, 'static, ()>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut event_loop = EventLoop::<()>::with_config(LoopConfig {
-        proactor: ProactorConfig {
-            driver: DriverChoice::Automatic,
-            ring: RingOptions::default(),
-        },
-        ..LoopConfig::default()
-    })?;
+    let mut config = LoopConfig::default();
+    config.proactor.driver = DriverChoice::Automatic;
+    let mut event_loop = EventLoop::<()>::with_config(config)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("listening on {}", listener.local_addr()?);
     println!("operations are done by {}", event_loop.proactor_driver());
-    let accept = Operation::Accept {
-        listener: Arc::new(listener.into()),
-        repeat: Repeat::Multishot,
-    };
+    let (listener, repeat) = (Arc::new(listener.into()), Repeat::Multishot);
+    let accept = Operation::Accept { listener, repeat };
     event_loop.start(accept, |(), cx, completion| {
         if let Ok(Outcome::Accepted(socket)) = completion.result {
             serve(cx, socket);
@@ -52,7 +44,7 @@ fn serve(cx: &mut Cx<'_>, socket: OwnedFd) {
         socket: Arc::new(socket),
         buffer: Vec::with_capacity(4096),
     };
-    // Without room for another event its peer sees a close.
+    // Without room for another its peer sees a close.
     if let Ok(event) = cx.completion_event(Box::new(go_on), CompletionOptions::default()) {
         let _ = cx.start_for(event, receive);
     }

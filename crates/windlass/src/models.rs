@@ -42,25 +42,38 @@
 //! | --- | --- | --- | --- | --- |
 //! | [`SingleLoop`] | one thread | the same | the same; jobs in a pool | answers are short and nothing blocks |
 //! | [`MultiLoop`] | one thread per loop | the one whose loop has the connection | the same; jobs in a pool | the same, and one core is not enough |
-//! | [`ReactorWorkers`] | one thread | whichever worker is free | the same; jobs in a pool | sessions may block now and then; waiting and handling are kept apart |
-//! | [`LeaderFollowers`] | whichever thread is free | the same | the same; jobs in a pool | the same, without a hand-over; few busy connections on several cores |
-//! | [`ThreadPool`] | one thread for idle connections, a worker for its own | the worker that has the connection | the same, jobs too | small tools, and comparison: a slow peer holds a thread |
+//! | [`ReactorWorkers`] | one thread | workers | the same workers | requests compute or block a little, all alike |
+//! | [`EmulatedProactor`] | one thread | the same | workers, which see no socket | a proactor's structure is wanted without io_uring |
+//! | [`UringProactor`] | one thread | the kernel | the same thread, or workers | io_uring can be had, and system calls are what costs |
+//! | [`HalfSyncHalfAsync`] | one I/O thread | the same | workers, which may block | sessions block in their calls |
+//! | [`LeaderFollowers`] | the leader, one of the threads | each for what it took | each for what it took | several cores serve one set of connections, and queues would cost too much |
+//! | [`Hybrid`] | one thread per loop | the same | the same; jobs in a pool whose size is given | some requests compute or block, most do not |
+//! | [`ThreadPerConnection`] | a thread per connection | the same | the same, and jobs | a small tool; few connections, all of which block |
+//! | [`ThreadPool`] | one thread for idle connections | a thread of the pool, blocking | the same, and jobs | a small tool; more connections than threads |
 //!
 //! ```text
-//!  SingleLoop            MultiLoop
+//!  SingleLoop            MultiLoop                          LeaderFollowers
 //!
-//!   listeners             listeners of loop 0   of loop 1    …
-//!      │                       │                   │
-//!   ┌──▼───┐                ┌──▼───┐            ┌──▼───┐
-//!   │ loop │                │ loop │            │ loop │   each: accept, read, compute, write
-//!   └─▲──┬─┘                └─▲──┬─┘            └─▲──┬─┘
-//!   results jobs              └──┴─── one pool ───┴──┘
+//!   listeners             listeners of loop 0   of loop 1     handle set
+//!      │                       │                   │              │ one waits: the leader
+//!   ┌──▼───┐                ┌──▼───┐            ┌──▼───┐      ┌───▼────┐ promotes a follower,
+//!   │ loop │                │ loop │            │ loop │      │ thread │ then handles
+//!   └─▲──┬─┘                └─▲──┬─┘            └─▲──┬─┘      └───┬────┘
+//!   results jobs              └──┴─── one pool ───┴──┘        thread, thread, … follow
+//!
+//!  ReactorWorkers, ThreadPool     HalfSyncHalfAsync, proactors with workers     UringProactor
+//!
+//!   waits ─▶ queue ─▶ workers      waits, reads ─▶ queue ─▶ workers              starts, waits
+//!                     read         writes ◀─────── answers ◀─┘                      │  ▲
+//!                     compute                                                       ▼  │ completions
+//!                     write                                                       kernel
 //! ```
 //!
 //! One loop serves what one core can; it has no shared state at all, and is the one to measure
 //! others by. Take several when that core is busy, and the work is in many connections rather than
 //! in a few: a connection does not move to another loop. Neither helps a service that computes long
-//! or blocks: that belongs in jobs.
+//! or blocks: that belongs in jobs, or in a model whose threads may block. The command
+//! `windlass compare` measures all of them on the machine at hand.
 //!
 //! # Reaching a running server
 //!

@@ -85,6 +85,7 @@ on_each_backend! {
 }
 
 /// Whether this system lets us have one: some forbid it.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn has_io_uring() -> bool {
     Ring::open(RingOptions::default())
         .inspect_err(|reason| println!("skipped: {reason}"))

@@ -6,6 +6,7 @@ mod common;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use common::{guarded, on_each_backend};
 use windlass::demultiplexer::{Backend, ENVIRONMENT_VARIABLE};
 
 on_each_backend! {
+    a_slow_reader_of_the_chat_is_told_what_it_missed
+    chat_brings_lines_to_the_others
     echo_brings_each_line_back
     echo_serves_until_interrupted
     priorities_are_kept
@@ -215,12 +218,174 @@ fn the_pool_brings_all_results(backend: Backend) {
     assert!(text.contains("8 results"), "{text}");
 }
 
+/// A member of a chat.
+struct Member {
+    reader: BufReader<TcpStream>,
+}
+
+impl Member {
+    /// Connects, and joins under a name; answers who is there.
+    fn join(address: &str, name: &str) -> (Self, String) {
+        let stream = TcpStream::connect(address).expect("connect");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("set");
+        let reader = BufReader::new(stream);
+        let mut member = Self { reader };
+        assert_eq!(member.line(), "* welcome; what is your name?");
+        member.say(name);
+        let here = member.line();
+        (member, here)
+    }
+
+    fn say(&mut self, line: &str) {
+        let line = format!("{line}\n");
+        self.reader
+            .get_mut()
+            .write_all(line.as_bytes())
+            .expect("write");
+    }
+
+    /// The next line; empty at the end.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).expect("read");
+        line.trim_end().to_owned()
+    }
+
+    /// Says something, and reads the answer, or what comes first.
+    fn ask(&mut self, line: &str) -> String {
+        self.say(line);
+        self.line()
+    }
+}
+
+fn start_chat(backend: Backend) -> (Running, String) {
+    let mut chat = Running::start(command("chat", backend).arg("127.0.0.1:0"));
+    let line = chat.wait_for("listening on ");
+    let address = line.trim_start_matches("listening on ").trim().to_owned();
+    (chat, address)
+}
+
+fn chat_brings_lines_to_the_others(backend: Backend) {
+    let (chat, address) = start_chat(backend);
+    let (mut ann, here) = Member::join(&address, "ann");
+    assert_eq!(here, "* here: ann");
+    let (mut bob, here) = Member::join(&address, "bob");
+    assert_eq!(here, "* here: ann, bob");
+    assert_eq!(ann.line(), "* bob joined");
+    let (mut cyd, here) = Member::join(&address, "bob");
+    assert_eq!(here, "* that name is taken");
+    assert!(cyd.ask("no name").contains("1 to 16 letters"));
+    assert_eq!(cyd.ask("cyd"), "* here: ann, bob, cyd");
+    assert_eq!(
+        (ann.line(), bob.line()),
+        ("* cyd joined".into(), "* cyd joined".into())
+    );
+    // To all others, in order, without what would move a terminal's cursor.
+    ann.say("hello\r");
+    ann.say("again \x1b[2Jthere");
+    for other in [&mut bob, &mut cyd] {
+        assert_eq!(other.line(), "<ann> hello");
+        assert_eq!(other.line(), "<ann> again [2Jthere");
+    }
+    // As many as come in one read, all at once, none of them lost to those who read.
+    ann.say(
+        &(0..2000)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join("\n"),
+    );
+    for number in 0..2000 {
+        let line = format!("<ann> {number}");
+        assert_eq!((bob.line(), cyd.line()), (line.clone(), line));
+    }
+    bob.say("/msg cyd only you");
+    assert_eq!(cyd.line(), "[bob] only you");
+    assert_eq!(bob.ask("/msg dan hello"), "* nobody here is called dan");
+    assert_eq!(bob.ask("/nick ann"), "* that name is taken");
+    assert_eq!(bob.ask("/nick rob"), "* you are now rob");
+    assert_eq!(
+        (ann.line(), cyd.line()),
+        ("* bob is now rob".into(), "* bob is now rob".into())
+    );
+    assert!(bob.ask("/help").contains("/who, /nick"));
+    assert_eq!(ann.ask("/who"), "* here: ann, cyd, rob");
+    // By its command, and by an end that nobody announced.
+    assert_eq!(
+        (bob.ask("/quit"), bob.line()),
+        ("* goodbye".into(), String::new())
+    );
+    assert_eq!(
+        (ann.line(), cyd.line()),
+        ("* rob left".into(), "* rob left".into())
+    );
+    drop(cyd);
+    assert_eq!(ann.line(), "* cyd left");
+    assert_eq!(ann.ask("/who"), "* here: ann");
+    ann.say(&"x".repeat(2000));
+    let (mut dan, _) = Member::join(&address, "dan");
+    chat.send(libc::SIGTERM);
+    while dan.line() != "* the chat ends" {}
+    // The server waits for its peers to close.
+    drop((ann, dan));
+    assert!(chat.join().contains("4 connections"));
+}
+
+fn a_slow_reader_of_the_chat_is_told_what_it_missed(backend: Backend) {
+    const LINES: usize = 12_000;
+    let (chat, address) = start_chat(backend);
+    let (mut slow, _) = Member::join(&address, "slow");
+    let (mut fast, _) = Member::join(&address, "fast");
+    let text = "x".repeat(990);
+    for number in (0..LINES).step_by(40) {
+        let lines = (number..number + 40).map(|number| format!("{number} {text}"));
+        fast.say(&lines.collect::<Vec<_>>().join("\n"));
+    }
+    // All was said, though nobody reads.
+    assert_eq!(fast.ask("/who"), "* here: fast, slow");
+    fast.say("/msg slow end");
+    assert_eq!(slow.line(), "* fast joined");
+    let (mut next, mut missed_count) = (0, 0);
+    loop {
+        let line = slow.line();
+        if let Some(missed) = line.strip_prefix("* you missed ") {
+            let missed = missed.trim_end_matches(" messages");
+            let missed: usize = missed.parse().expect("a number");
+            next += missed;
+            missed_count += missed;
+            if next > LINES {
+                // The last one, too.
+                break;
+            }
+        } else if line == "[fast] end" {
+            break;
+        } else {
+            // Every gap was told, in its place.
+            assert!(
+                line.starts_with(&format!("<fast> {next} ")),
+                "{next}: {line}"
+            );
+            next += 1;
+        }
+    }
+    assert!(missed_count > 1000, "{missed_count}");
+    assert!(next == LINES || next == LINES + 1, "{next}");
+    fast.say("still there");
+    assert_eq!(slow.line(), "<fast> still there");
+    drop((slow, fast));
+    chat.send(libc::SIGTERM);
+    chat.join();
+}
+
 #[test]
 fn every_example_is_run_here() {
     guarded("every_example_is_run_here", || {
         let known = [
+            "chat",
             "echo.rs",
             "priorities.rs",
+            "proactor_echo.rs",
             "signals.rs",
             "ticker.rs",
             "worker_pool.rs",
@@ -229,7 +394,14 @@ fn every_example_is_run_here() {
         for entry in std::fs::read_dir(directory).expect("read") {
             let name = entry.expect("entry").file_name();
             let name = name.to_str().expect("UTF-8");
-            let text = std::fs::read_to_string(format!("{directory}/{name}")).expect("read");
+            // A directory is a whole program, whose first file is as short as an example.
+            let is_program = !name.ends_with(".rs");
+            let file = if is_program {
+                format!("{name}/main.rs")
+            } else {
+                name.to_owned()
+            };
+            let text = std::fs::read_to_string(format!("{directory}/{file}")).expect("read");
             assert!(text.starts_with("//! "), "{name} says what it shows");
             assert!(
                 text.lines().count() < 80,

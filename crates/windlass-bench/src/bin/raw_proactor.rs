@@ -2,7 +2,8 @@
 //! server over it costs. `raw_proactor --port PORT`; a request begins with `GET `.
 //!
 //! A connection is one event: a multishot receive into buffers of a pool, and one send at a time of
-//! a vector that comes back with its completion.
+//! a vector that comes back with its completion. With `--once` each receive is started again, with
+//! a buffer of the connection.
 
 #![forbid(unsafe_code)]
 
@@ -18,14 +19,15 @@ use windlass::proactor::{
     Completion, DriverChoice, OpId, Operation, Outcome, PoolId, ProactorConfig, Repeat, SharedFd,
 };
 use windlass::{Disposition, Happened};
-use windlass_bench::arg_num;
+use windlass_bench::{arg_flag, arg_num};
 use windlass_sys::net::{self, ListenOptions};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 64\r\n\r\n\
     Hello! This body is 64 bytes long, the same from every peer...\r\n";
 
 struct Server {
-    pool: PoolId,
+    /// `None`: each connection has a buffer of its own.
+    pool: Option<PoolId>,
 }
 
 type Cx<'c> = Context<'c, 'static, Server>;
@@ -41,16 +43,17 @@ struct Connection {
 }
 
 impl Connection {
-    fn completed(&mut self, completion: Completion) -> bool {
+    fn completed(&mut self, cx: &mut Cx<'_>, completion: Completion) -> bool {
         match (completion.result, completion.operation) {
-            (Ok(Outcome::Buffer(buffer)), _) => {
-                if self.carry.is_empty() {
-                    self.take(&buffer)
-                } else {
-                    self.carry.extend_from_slice(&buffer);
-                    let all = std::mem::take(&mut self.carry);
-                    self.take(&all)
-                }
+            (Ok(Outcome::Buffer(buffer)), _) => self.received(&buffer),
+            (Ok(Outcome::Bytes(1..)), Some(Operation::Receive { socket, mut buffer })) => {
+                let is_good = self.received(&buffer);
+                buffer.clear();
+                let event = cx.event();
+                is_good
+                    && cx
+                        .start_for(event, Operation::Receive { socket, buffer })
+                        .is_ok()
             }
             (Ok(Outcome::Bytes(_)), Some(Operation::Send { payload, .. })) => {
                 self.spare = payload.into_vec();
@@ -59,6 +62,15 @@ impl Connection {
             (Ok(_), None) => true,
             _ => false,
         }
+    }
+
+    fn received(&mut self, bytes: &[u8]) -> bool {
+        if self.carry.is_empty() {
+            return self.take(bytes);
+        }
+        self.carry.extend_from_slice(bytes);
+        let all = std::mem::take(&mut self.carry);
+        self.take(&all)
     }
 
     /// Counts the requests in `input`.
@@ -104,7 +116,7 @@ impl EventHandler<'static, Server> for Connection {
     fn handle_event(&mut self, _: &mut Server, cx: &mut Cx<'_>, _: Happened) -> Disposition {
         let event = cx.event();
         while let Some(completion) = cx.next_completion(event) {
-            if !self.completed(completion) {
+            if !self.completed(cx, completion) {
                 return Disposition::Remove;
             }
         }
@@ -128,8 +140,14 @@ fn accept(server: &Server, cx: &mut Cx<'_>, socket: OwnedFd) -> Result<(), Box<d
     let event = cx
         .completion_event(Box::new(connection), CompletionOptions::default())
         .map_err(|error| error.to_string())?;
-    let pool = server.pool;
-    cx.start_for(event, Operation::ReceiveMultishot { socket, pool })?;
+    let receive = match server.pool {
+        Some(pool) => Operation::ReceiveMultishot { socket, pool },
+        None => Operation::Receive {
+            socket,
+            buffer: Vec::with_capacity(4096),
+        },
+    };
+    cx.start_for(event, receive)?;
     Ok(())
 }
 
@@ -145,7 +163,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         ..LoopConfig::default()
     })?;
-    let pool = event_loop.provide_buffers(4096, 4096)?;
+    let pool = if arg_flag("--once") {
+        None
+    } else {
+        Some(event_loop.provide_buffers(4096, 4096)?)
+    };
     for signal in [Signal::INT, Signal::TERM] {
         event_loop.on_signal(signal, |_, cx, _| {
             cx.stop();

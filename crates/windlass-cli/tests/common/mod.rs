@@ -6,7 +6,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::process::{
+    Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -52,6 +54,17 @@ impl Program {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Its standard error, if it was asked for and not taken before.
+    pub fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("a pipe")
+    }
+
+    /// Its standard input and output, if they were asked for and not taken before.
+    pub fn pipes(&mut self) -> (ChildStdin, ChildStdout) {
+        let stdin = self.child.stdin.take().expect("a pipe");
+        (stdin, self.child.stdout.take().expect("a pipe"))
     }
 
     pub fn wait(&mut self) -> ExitStatus {

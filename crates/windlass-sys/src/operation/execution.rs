@@ -147,7 +147,7 @@ impl Execution {
     /// it may take a while.
     pub fn do_without_waiting(&mut self) -> bool {
         let before = self.nature.replace(Nature::File);
-        before == Some(Nature::Stream)
+        before.is_some_and(|nature| nature != Nature::Socket)
     }
 
     /// Whether anything of it was done: a request to cancel comes late.

@@ -83,6 +83,29 @@ impl<T> OpTable<T> {
         Some(entry)
     }
 
+    /// Takes out what `id` names, and keeps its place until [`release`](Self::release): for an
+    /// operation that has ended and whose last completion is not handed out yet. Others keep
+    /// records in the same place until then.
+    pub fn take(&mut self, id: OpId) -> Option<T> {
+        let slot = self.slots.get_mut(id.slot())?;
+        if slot.generation != id.generation() {
+            return None;
+        }
+        slot.entry.take()
+    }
+
+    /// Frees the place of what was [taken](Self::take).
+    pub fn release(&mut self, id: OpId) {
+        if let Some(slot) = self.slots.get_mut(id.slot())
+            && slot.generation == id.generation()
+            && slot.entry.is_none()
+        {
+            slot.generation = (slot.generation + 1) % GENERATIONS;
+            // The place fits into 32 bits, as it was given out by `insert`.
+            self.free.push(id.slot() as u32);
+        }
+    }
+
     /// Takes everything out.
     pub fn drain(&mut self) -> Vec<(OpId, T)> {
         let ids: Vec<OpId> = self.ids().collect();
@@ -99,7 +122,7 @@ impl<T> OpTable<T> {
             .map(|(index, slot)| OpId::new(index, slot.generation))
     }
 
-    /// How many there are.
+    /// How many there are, with those whose places are kept.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -136,6 +159,22 @@ mod tests {
         assert_eq!(table.remove(first), None);
         assert_eq!(table.get_mut(second), Some(&mut "b"));
         assert!(!table.contains(OpId::from_bits(u64::MAX >> 1)));
+    }
+
+    #[test]
+    fn a_place_is_kept_until_it_is_released() {
+        let mut table = OpTable::new();
+        let first = table.insert("a");
+        assert_eq!(table.take(first), Some("a"));
+        assert!(!table.contains(first) && table.take(first).is_none());
+        let second = table.insert("b");
+        assert_ne!(second.slot(), first.slot());
+        table.release(first);
+        table.release(first);
+        table.release(second);
+        assert_eq!((table.len(), table.get_mut(second)), (1, Some(&mut "b")));
+        assert_eq!(table.insert("c").slot(), first.slot());
+        assert_ne!(table.insert("d").slot(), first.slot());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
-use super::{IGNORED, Reaped, Ring, Untried, setup, timespec};
+use super::submission::timespec;
+use super::{IGNORED, Reaped, Ring, Untried, setup};
 use crate::operation::{Completion, OpId};
 use crate::provided::BufferPools;
 
@@ -57,12 +58,16 @@ impl Ring {
             .chain(std::mem::take(&mut self.parked))
             .collect();
         for id in unseen {
-            if let Some(flight) = self.flights.remove(id) {
+            if let Some(flight) = self.flights.take(id) {
                 let result = flight.cancelled();
                 self.ready.push_back(Untried::new(id, result, flight));
             }
         }
-        self.ready.drain(..).map(Untried::into_completion).collect()
+        let ready: Vec<Untried> = self.ready.drain(..).collect();
+        for untried in &ready {
+            self.flights.release(untried.id);
+        }
+        ready.into_iter().map(Untried::into_completion).collect()
     }
 
     /// Cancels everything and waits for it; what comes back goes into `back`.

@@ -10,6 +10,7 @@ use io_uring::{opcode, squeue, types};
 use rustix::fs::Statx;
 use rustix::net::SocketAddrAny;
 
+use super::direct::Direct;
 use super::setup::Abilities;
 use super::transfer::Transfer;
 use crate::file::WANTED;
@@ -25,6 +26,7 @@ use crate::operation::{Operation, Payload, Repeat, SharedFd, SyncExtent};
 pub(super) enum Extra {
     None,
     Address(Box<SocketAddrAny>),
+    Direct(Box<Direct>),
     Message(Box<Message>),
     Slices(Box<[libc::iovec]>),
     Status(Box<MaybeUninit<Statx>>),

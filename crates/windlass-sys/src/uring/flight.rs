@@ -5,9 +5,10 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
 use io_uring::{cqueue, opcode, squeue};
 
+use super::direct::{Attempt, Direct};
 use super::entry::{self, Extra};
 use super::setup::Abilities;
-use super::transfer::Step;
+use super::transfer::{Step, Transfer};
 use crate::epoll;
 use crate::file::of_statx;
 use crate::operation::parts::append;
@@ -19,6 +20,8 @@ pub(super) struct Flight {
     pub(super) extra: Extra,
     pub(super) stage: Stage,
     pub(super) cancel_asked: bool,
+    /// Whether a splice waits for where it puts, not for where it takes from.
+    waits_for_target: bool,
     /// Whether a zero-copy send goes the ordinary way: the socket has no other.
     sends_plainly: bool,
 }
@@ -69,7 +72,58 @@ impl Flight {
             extra: Extra::None,
             stage: Stage::Itself,
             cancel_asked: false,
+            waits_for_target: false,
             sends_plainly: false,
+        }
+    }
+
+    /// Does what can be done without the kernel's ring; answers what it came to, if it is complete.
+    #[inline]
+    pub(super) fn attempt(&mut self) -> Option<io::Result<usize>> {
+        match self.operation {
+            Operation::SendFile { .. } if self.stage == Stage::Itself => self.attempt_transfer(),
+            _ => None,
+        }
+    }
+
+    fn attempt_transfer(&mut self) -> Option<io::Result<usize>> {
+        let Operation::SendFile {
+            file,
+            offset,
+            length,
+            socket,
+        } = &self.operation
+        else {
+            return None;
+        };
+        if matches!(self.extra, Extra::None) {
+            let direct = Direct::new(socket, *offset, *length)?;
+            self.extra = Extra::Direct(Box::new(direct));
+        }
+        let Extra::Direct(direct) = &mut self.extra else {
+            return None;
+        };
+        let sent = |direct: &Direct| direct.sent() as usize;
+        match direct.attempt(file, socket) {
+            Ok(Attempt::Done) => Some(Ok(sent(direct))),
+            Ok(Attempt::Wait) => {
+                self.stage = Stage::Readiness;
+                None
+            }
+            // What went is told first; the socket will say the error again.
+            Err(_) if direct.sent() > 0 => Some(Ok(sent(direct))),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                // Not a file that it takes: by reading and sending.
+                let transfer = Transfer::new(&self.operation);
+                match transfer {
+                    Ok(transfer) => {
+                        self.extra = Extra::Transfer(Box::new(transfer));
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                }
+            }
+            Err(error) => Some(Err(error)),
         }
     }
 
@@ -95,6 +149,7 @@ impl Flight {
     pub(super) fn cancelled(&self) -> io::Result<usize> {
         match &self.extra {
             Extra::Transfer(transfer) if transfer.sent() > 0 => Ok(transfer.sent() as usize),
+            Extra::Direct(direct) if direct.sent() > 0 => Ok(direct.sent() as usize),
             _ => Err(io::Error::from_raw_os_error(libc::ECANCELED)),
         }
     }
@@ -104,7 +159,7 @@ impl Flight {
         match self.stage {
             Stage::Readiness => return self.ready(result),
             Stage::Release(_) if cqueue::more(flags) => return (Found::Nothing, Next::Keep),
-            Stage::Release(known) => return (Found::Result(self.outcome(known)), Next::Finish),
+            Stage::Release(known) => return self.released(known),
             Stage::Itself | Stage::Parked => {}
         }
         if cqueue::more(flags) && matches!(self.operation, Operation::SendZeroCopy { .. }) {
@@ -134,6 +189,17 @@ impl Flight {
             Next::Finish
         };
         (found, next)
+    }
+
+    /// The network has let go of a send's pages.
+    fn released(&mut self, known: i32) -> (Found, Next) {
+        self.stage = Stage::Itself;
+        if known < 0
+            && let Some(next) = self.tries_again(-known)
+        {
+            return (Found::Nothing, next);
+        }
+        (Found::Result(self.outcome(known)), Next::Finish)
     }
 
     /// Whether an answer that the kernel says is the last is not: it ends multishot operations as
@@ -205,6 +271,8 @@ impl Flight {
             let error = io::Error::from_raw_os_error(-result);
             return (Found::Result(Err(error)), Next::Finish);
         }
+        // Of a splice nobody says which side it is that is not ready: one after the other is asked.
+        self.waits_for_target = !self.waits_for_target;
         (Found::Nothing, Next::Submit)
     }
 
@@ -224,9 +292,12 @@ impl Flight {
             | Operation::WriteVectored { fd, .. } => (fd, epoll::OUT),
             Operation::SendFile { socket, .. } => match &self.extra {
                 Extra::Transfer(transfer) if transfer.is_sending() => (socket, epoll::OUT),
+                Extra::Direct(_) => (socket, epoll::OUT),
                 // A file is always ready.
                 _ => return None,
             },
+            Operation::Splice { to, .. } if self.waits_for_target => (to, epoll::OUT),
+            Operation::Splice { from, .. } => (from, epoll::IN),
             _ => return None,
         };
         Some(opcode::PollAdd::new(entry::fd(subject), events).build())
@@ -328,8 +399,15 @@ impl Flight {
             Operation::Close { fd } if error != libc::ECANCELED => forget(fd),
             _ => {}
         }
-        // A worker of the kernel that is to stop is interrupted.
-        let error = if self.cancel_asked && error == libc::EINTR {
+        // A worker of the kernel that is to stop is interrupted; and what would have been tried
+        // again was to stop first.
+        let is_stopped = matches!(
+            (error, &self.operation),
+            (libc::EINTR | libc::EAGAIN, _)
+                | (libc::ENOBUFS, Operation::ReceiveMultishot { .. })
+                | (libc::EOPNOTSUPP, Operation::SendZeroCopy { .. })
+        );
+        let error = if self.cancel_asked && is_stopped {
             libc::ECANCELED
         } else {
             error

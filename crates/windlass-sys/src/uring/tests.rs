@@ -1,5 +1,6 @@
 //! The ring against the kernel, and against answers that the kernel should not give.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -230,33 +231,65 @@ fn more_operations_than_the_queues_hold_all_complete() {
 }
 
 #[test]
-fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
+fn one_system_call_submits_everything_and_waits() {
     with_ring(|mut subject| {
-        let path = std::env::temp_dir().join(format!("windlass-ring-{}", std::process::id()));
-        let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-        std::fs::write(&path, &content).expect("write");
-        let file = Arc::new(std::fs::File::open(&path).expect("open"));
-        std::fs::remove_file(&path).expect("remove");
-        let (socket, mut peer) = pair();
-        let reader = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            peer.read_to_end(&mut all).expect("read");
-            all
-        });
-        for (offset, length, expected) in [(10, 600_000, 600_000), (699_990, 100, 10)] {
-            subject.ring.start(Operation::SendFile {
-                file: Arc::clone(&file),
-                offset,
-                length,
-                socket: Arc::clone(&socket),
+        let pairs: Vec<_> = (0..100).map(|_| pair()).collect();
+        for (socket, peer) in &pairs {
+            let mut peer = peer;
+            peer.write_all(b"x").expect("write");
+            subject.ring.start(receive(socket, 8));
+            subject.ring.start(Operation::Send {
+                socket: Arc::clone(socket),
+                payload: b"y".to_vec().into(),
             });
-            assert_eq!(bytes(&subject.next()), expected);
         }
-        drop(socket);
-        let got = reader.join().expect("join");
-        assert_eq!(got[..600_000], content[10..600_010]);
-        assert_eq!(got[600_000..], content[699_990..]);
+        assert_eq!(subject.ring.counters().enters, 0);
+        assert_eq!(subject.all(200).len(), 200);
+        assert_eq!(subject.ring.counters().enters, 1);
+        let zero = Some(Duration::ZERO);
+        subject.ring.wait(&subject.pools, zero).expect("wait");
+        let is_told = subject.ring.abilities.tells_of_work;
+        assert_eq!(subject.ring.counters().enters, if is_told { 1 } else { 2 });
     });
+}
+
+#[test]
+fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
+    for nonblocking in [false, true] {
+        with_ring(|subject| send_parts_of_a_file(subject, nonblocking));
+    }
+}
+
+fn send_parts_of_a_file(mut subject: Subject, nonblocking: bool) {
+    let path = std::env::temp_dir().join(format!(
+        "windlass-ring-{}-{nonblocking}",
+        std::process::id()
+    ));
+    let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+    std::fs::write(&path, &content).expect("write");
+    let file = Arc::new(std::fs::File::open(&path).expect("open"));
+    std::fs::remove_file(&path).expect("remove");
+    let (ours, mut peer) = UnixStream::pair().expect("pair");
+    ours.set_nonblocking(nonblocking).expect("set");
+    let socket: SharedFd = Arc::new(ours.into());
+    let reader = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("read");
+        all
+    });
+    for (offset, length, expected) in [(10, 600_000, 600_000), (699_990, 100, 10)] {
+        subject.ring.start(Operation::SendFile {
+            file: Arc::clone(&file),
+            offset,
+            length,
+            socket: Arc::clone(&socket),
+        });
+        assert_eq!(bytes(&subject.next()), expected);
+    }
+    drop(socket);
+    let got = reader.join().expect("join");
+    assert_eq!(got[..600_000], content[10..600_010]);
+    assert_eq!(got[600_000..], content[699_990..]);
 }
 
 #[test]
@@ -265,13 +298,203 @@ fn what_is_wrong_with_an_operation_is_told_by_its_completion() {
         let (socket, _peer) = pair();
         let empty = Payload::from(Vec::new());
         subject.ring.start(receive(&socket, 0));
+        let mut other = BufferPools::new();
+        subject.ring.start(Operation::ReceiveMultishot {
+            socket: Arc::clone(&socket),
+            pool: other.add(None, 1, 1).expect("a pool of nobody's ring"),
+        });
         subject.ring.start(Operation::Send {
             socket,
             payload: empty,
         });
-        for completion in subject.all(2) {
+        for completion in subject.all(3) {
             let error = completion.result.expect_err("nothing to do");
             assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
         }
     });
+}
+
+/// A sequence that is the same for the same seed: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
+    }
+}
+
+/// How many operations a random run has: more for a run by hand.
+fn operation_count() -> u64 {
+    let count = std::env::var("WINDLASS_RANDOM_OPERATIONS").ok();
+    count.and_then(|count| count.parse().ok()).unwrap_or(20_000)
+}
+
+#[test]
+fn pf_22_a_stream_that_is_read_with_cancels_has_no_gap() {
+    with_ring(|mut subject| {
+        let (socket, mut peer) = pair();
+        let total = operation_count() * 4;
+        let writer = std::thread::spawn(move || {
+            let mut random = Random(7);
+            let mut at = 0;
+            while at < total {
+                let len = (1 + random.below(40)).min(total - at);
+                let bytes: Vec<u8> = (at..at + len).map(|at| (at % 251) as u8).collect();
+                peer.write_all(&bytes).expect("write");
+                at += len;
+                if random.below(8) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut random = Random(9);
+        let (mut at, mut cancelled) = (0, 0);
+        while at < total {
+            let id = subject
+                .ring
+                .start(receive(&socket, 1 + random.below(64) as usize));
+            if random.below(2) == 0 {
+                let zero = Some(Duration::ZERO);
+                subject.ring.wait(&subject.pools, zero).expect("wait");
+            }
+            if random.below(2) == 0 {
+                subject.ring.cancel(id);
+            }
+            let completion = subject.next();
+            assert_eq!(completion.id, id);
+            cancelled += u64::from(completion.is_cancelled());
+            for byte in completion.into_buffer() {
+                assert_eq!(byte, (at % 251) as u8, "at {at}");
+                at += 1;
+            }
+        }
+        writer.join().expect("join");
+        assert!(cancelled > 0);
+        assert_eq!(subject.ring.counters().stale, 0);
+    });
+}
+
+/// What a random run knows of an operation that it has started.
+struct Started {
+    id: OpId,
+    cancelled: bool,
+}
+
+#[test]
+fn pf_20_each_of_many_random_operations_ends_once_and_brings_itself_back() {
+    with_ring(|mut subject| {
+        let Ok(pool) = subject.pools.add(Some(&mut subject.ring), 2, 128) else {
+            return;
+        };
+        let mut pairs: Vec<_> = (0..8).map(any_pair).collect();
+        let mut random = Random(11);
+        let mut started: Vec<Started> = Vec::new();
+        let (mut begun, mut ended) = (0, 0);
+        let count = operation_count();
+        while ended < count {
+            if begun < count && started.len() < 60 {
+                let (socket, _) = &pairs[random.below(8) as usize];
+                let id = subject
+                    .ring
+                    .start(random_operation(&mut random, socket, pool));
+                started.push(Started {
+                    id,
+                    cancelled: false,
+                });
+                begun += 1;
+            }
+            if random.below(3) == 0 || begun == count {
+                let at = random.below(started.len().max(1) as u64) as usize;
+                if let Some(one) = started.get_mut(at) {
+                    one.cancelled = true;
+                    assert_ne!(subject.ring.cancel(one.id), CancelOutcome::AlreadyComplete);
+                }
+            }
+            if random.below(50) == 0 {
+                subject
+                    .ring
+                    .fail_next_submissions(&[libc::EAGAIN, libc::EBUSY, libc::EINTR]);
+            }
+            let (_, peer) = &mut pairs[random.below(8) as usize];
+            // Full or empty: that is what the operations are to meet.
+            let _ = peer.write(&[1; 200][..1 + random.below(200) as usize]);
+            let _ = peer.read(&mut [0; 4096]);
+            let zero = Some(Duration::ZERO);
+            subject.ring.wait(&subject.pools, zero).expect("wait");
+            let pools = &subject.pools;
+            let reaped = subject.ring.reap(pools, |reaped| {
+                let Reaped::Operation(completion) = reaped else {
+                    return;
+                };
+                let at = started.iter().position(|one| one.id == completion.id);
+                let at = at.expect("in flight: no completion after the last");
+                if !completion.has_more() {
+                    let one = started.swap_remove(at);
+                    assert!(one.cancelled || !completion.is_cancelled());
+                    ended += 1;
+                }
+            });
+            reaped.expect("reap");
+        }
+        assert!(started.is_empty());
+        assert_eq!(subject.ring.in_flight(), 0);
+        assert_eq!(subject.pools.lent_count(pool), 0);
+        assert_eq!(subject.ring.counters().stale, 0);
+        assert!(
+            pairs
+                .iter()
+                .all(|(socket, _)| Arc::strong_count(socket) == 1)
+        );
+    });
+}
+
+/// Of Unix or TCP sockets in turn, for only the latter send without copies; ours blocks or does not.
+fn any_pair(number: u32) -> (SharedFd, File) {
+    if number.is_multiple_of(2) {
+        let (ours, theirs) = UnixStream::pair().expect("pair");
+        ours.set_nonblocking(number.is_multiple_of(4)).expect("set");
+        theirs.set_nonblocking(true).expect("set");
+        return (Arc::new(ours.into()), OwnedFd::from(theirs).into());
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let theirs = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+    let (ours, _) = listener.accept().expect("accept");
+    ours.set_nonblocking(number % 4 == 1).expect("set");
+    theirs.set_nonblocking(true).expect("set");
+    (Arc::new(ours.into()), OwnedFd::from(theirs).into())
+}
+
+fn random_operation(random: &mut Random, socket: &SharedFd, pool: PoolId) -> Operation {
+    let socket = Arc::clone(socket);
+    match random.below(7) {
+        0 => Operation::ReceiveMultishot { socket, pool },
+        1 => Operation::Timeout {
+            after: Duration::from_micros(random.below(300)),
+        },
+        2 => Operation::Poll {
+            fd: socket,
+            events: crate::epoll::IN,
+        },
+        3 => Operation::Read {
+            fd: socket,
+            buffer: Vec::with_capacity(32),
+            position: Position::Current,
+        },
+        4 => Operation::Send {
+            socket,
+            payload: vec![2; 1 + random.below(20_000) as usize].into(),
+        },
+        5 => Operation::SendZeroCopy {
+            socket,
+            payload: vec![3; 100].into(),
+        },
+        _ => Operation::ReadVectored {
+            fd: socket,
+            buffers: vec![Vec::with_capacity(3), Vec::with_capacity(30)],
+            position: Position::Current,
+        },
+    }
 }

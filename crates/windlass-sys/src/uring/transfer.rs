@@ -1,8 +1,5 @@
-//! Sending a part of a file to a socket: a chunk is read, then sent, then the next.
-//!
-//! Read and sent by two entries and not by two splices through a pipe: the kernel has each splice
-//! of a file done by a worker thread of its own, which costs more than the copy of a chunk that is
-//! in the page cache anyway (docs/benchmarks.md has the figures).
+//! Sending a part of a file to a socket that blocks, or of a file that sendfile(2) does not take: a
+//! chunk is read, then sent, then the next.
 
 use std::io;
 

@@ -141,7 +141,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
         operation: Operation,
         notice: Notice,
     ) -> Result<OpId, RegisterError<Operation>> {
-        if self.engine.state(event).is_none() {
+        if self.is_own(event) || self.engine.state(event).is_none() {
             return Err(RegisterError::new(RegisterErrorKind::NoEvent, operation));
         }
         if let Err(error) = self.prepare_driver() {

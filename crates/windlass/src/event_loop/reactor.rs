@@ -467,7 +467,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
     }
 
     /// Whether the loop itself needs the event to work.
-    fn is_own(&self, event: EventId) -> bool {
+    pub(super) fn is_own(&self, event: EventId) -> bool {
         Some(event) == self.wake_event || Some(event) == self.signals.event
     }
 

@@ -35,9 +35,11 @@ use crate::session::Service;
 ///
 /// # Who writes
 ///
-/// The I/O thread. The answers of a burst come back with one wake-up, so what a worker's own `send`
-/// would save is little; and the session has to come back in any case, as its connection's time
-/// limits are kept there.
+/// The I/O thread. The session has to come back in any case, as its connection's input and time
+/// limits are there; and the answers of a burst come back with one wake-up. Measured with 64
+/// connections on one core, a request makes 2.36 system calls: recv, send, 0.26 futex(2) to wake
+/// workers, 0.06 waits, and 0.03 writes for the way back, which is all that a worker's own `send`
+/// could save.
 ///
 /// # Which worker
 ///

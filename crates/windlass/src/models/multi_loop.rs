@@ -38,7 +38,7 @@ use crate::session::Service;
 /// ```
 ///
 /// A connection stays in the loop that accepted it, so that a request costs what it costs in a
-/// [`SingleLoop`], without a lock; what loops share is the service, the pool and the count of
+/// [`SingleLoop`](super::SingleLoop), without a lock; what loops share is the service, the pool and the count of
 /// connections. Choose it when one core is not enough. Its weakness: connections are divided by
 /// number and not by load, so that a loop whose connections are busy may have more to do than
 /// another.

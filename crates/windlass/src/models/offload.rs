@@ -9,15 +9,14 @@
 //!
 //! # How it works
 //!
-//! [`advance`](Session::advance) of the program's session is called by a worker: the session
+//! [`advance`](crate::session::Session::advance) of the program's session is called by a worker: the session
 //! travels there in a box of its own, which also holds a copy of the input and the output it makes,
 //! and is used again for each trip. Meanwhile the connection is away
-//! ([`Job::away`]): nothing is read from it, and what comes is noted. The way back is the
+//! ([`Job::away`](crate::session::Job::away)): nothing is read from it, and what comes is noted. The way back is the
 //! connection's desk and its notifier, whose wake-ups of the loop merge to one per burst.
 //!
 //! All that is rare is called in the loop's thread, with the loop's own `Local`, when the session
-//! is there: [`open`](Service::open), [`complete`](Session::complete), [`expire`](Session::expire),
-//! [`stop`](Session::stop). A deadline that passes while the session is away has it called when it
+//! is there: [`open`](Service::open), `complete`, `expire`, `stop`. A deadline that passes while the session is away has it called when it
 //! is back, if it is still over then.
 //!
 //! # Invariants

@@ -141,7 +141,7 @@ pub enum ConnectionPhase {
     Reading,
     /// It waits for a notification.
     Waiting,
-    /// It waits for a job.
+    /// It waits for a job, or for its session, which a worker calls.
     WaitingForJob,
 }
 

@@ -145,7 +145,8 @@ impl EmulatedDriver {
 
     /// Asks for an operation to be cancelled.
     pub(crate) fn cancel(&mut self, id: OpId) -> CancelOutcome {
-        let Some(flight) = self.flights.remove(id) else {
+        // Its place is kept until its completion is told.
+        let Some(flight) = self.flights.take(id) else {
             return CancelOutcome::AlreadyComplete;
         };
         match (flight.execution.queue(), flight.place) {
@@ -191,6 +192,7 @@ impl EmulatedDriver {
         mut sink: impl FnMut(Completion),
     ) -> io::Result<()> {
         while let Some(completion) = self.ready.pop_front() {
+            self.flights.release(completion.id);
             sink(completion);
         }
         for (fd, events) in std::mem::take(&mut self.repeated) {
@@ -224,6 +226,9 @@ impl EmulatedDriver {
     pub(crate) fn reinit(&mut self) -> io::Result<Vec<Completion>> {
         self.epoll.renew()?;
         let mut back: Vec<Completion> = self.ready.drain(..).collect();
+        for completion in &back {
+            self.flights.release(completion.id);
+        }
         for (id, flight) in self.flights.drain() {
             let result = flight.execution.cancelled();
             back.push(last(id, result, flight));

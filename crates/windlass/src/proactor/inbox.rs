@@ -126,17 +126,17 @@ impl Inbox {
         if !completion.has_more() {
             self.unlink(slot);
         }
-        let node = Node {
-            completion: Some(completion),
-            next: NONE,
-        };
         let at = self.free;
-        let at = if at == NONE {
-            self.nodes.push(node);
-            (self.nodes.len() - 1) as u32
-        } else {
-            self.free = std::mem::replace(&mut self.nodes[at as usize], node).next;
+        let at = if let Some(node) = self.nodes.get_mut(at as usize) {
+            self.free = std::mem::replace(&mut node.next, NONE);
+            node.completion = Some(completion);
             at
+        } else {
+            self.nodes.push(Node {
+                completion: Some(completion),
+                next: NONE,
+            });
+            (self.nodes.len() - 1) as u32
         };
         let mailbox = &mut self.boxes[event.slot()];
         let last = std::mem::replace(&mut mailbox.last_completion, at);

@@ -17,10 +17,10 @@ use windlass::proactor::{
 use crate::common::{guarded, has_io_uring};
 
 /// Runs `test` with a loop whose driver is a ring, if there is one.
-pub(crate) fn with_loop<S: Default>(name: &str, test: impl FnOnce(EventLoop<'static, S>, S))
-where
-    S: 'static,
-{
+pub(crate) fn with_loop<S: Default + 'static>(
+    name: &str,
+    test: impl FnOnce(EventLoop<'static, S>, S),
+) {
     if has_io_uring() {
         guarded(name, || test(open(), S::default()));
     }
@@ -205,5 +205,76 @@ fn an_event_that_is_removed_takes_its_operations_along() {
             .expect("start");
         event_loop.run(&mut calls).expect("run");
         assert_eq!(calls, 4);
+    });
+}
+
+/// How often a handler ran, and what it took.
+#[derive(Default)]
+struct Calls {
+    count: u32,
+    taken: Vec<usize>,
+}
+
+#[test]
+fn a_quiet_completion_waits_for_the_next_call_or_to_be_asked_for() {
+    with_loop("quiet", |mut event_loop, mut calls: Calls| {
+        let (socket, mut peer) = pair();
+        let handler = |calls: &mut Calls, cx: &mut Context<'_, 'static, Calls>, _: Happened| {
+            calls.count += 1;
+            let event = cx.event();
+            while let Some(completion) = cx.next_completion(event) {
+                if let Ok(Outcome::Bytes(count)) = completion.result {
+                    calls.taken.push(count);
+                }
+            }
+            Keep
+        };
+        let event = event_loop
+            .completion_event(Box::new(handler), CompletionOptions::default())
+            .expect("event");
+        event_loop
+            .start_quietly_for(event, send(&socket, b"quiet"))
+            .expect("start");
+        event_loop.run(&mut calls).expect("ends, as it is complete");
+        let mut got = [0; 5];
+        peer.read_exact(&mut got).expect("read");
+        assert_eq!(calls.count, 0);
+        // The next that is not quiet brings it along.
+        event_loop
+            .start_for(event, send(&socket, b"loud"))
+            .expect("start");
+        event_loop.run(&mut calls).expect("run");
+        assert_eq!((calls.count, calls.taken.as_slice()), (1, &[5, 4][..]));
+        let operation = event_loop
+            .start_quietly_for(event, send(&socket, b"asked for"))
+            .expect("start");
+        assert!(event_loop.wake_for(operation));
+        event_loop.run(&mut calls).expect("run");
+        assert_eq!((calls.count, calls.taken.as_slice()), (2, &[5, 4, 9][..]));
+        assert!(!event_loop.wake_for(operation));
+        // A failure is never quiet.
+        drop(peer);
+        event_loop
+            .start_quietly_for(event, send(&socket, b"to nobody"))
+            .expect("start");
+        event_loop.run(&mut calls).expect("run");
+        assert_eq!(calls.count, 3);
+    });
+}
+
+#[test]
+fn an_operation_for_no_event_comes_back() {
+    with_loop("no event", |mut event_loop, mut none: ()| {
+        let (socket, _peer) = pair();
+        let event = event_loop.user_event(|(), _, _| Keep).expect("event");
+        assert!(event_loop.remove(event));
+        let error = event_loop
+            .start_for(event, receive(&socket, 77))
+            .expect_err("there is none");
+        let Operation::Receive { buffer, .. } = error.rejected else {
+            panic!("another operation");
+        };
+        assert_eq!(buffer.capacity(), 77);
+        event_loop.run(&mut none).expect("nothing is in flight");
     });
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use windlass::models::Limits;
 
-use crate::harness::{Client, End, Model, Options, Server};
+use crate::harness::{Client, End, Model, Options, PATIENCE, Server};
 use crate::sessions::{LineService, Probe, pattern};
 
 const MIB: usize = 1024 * 1024;
@@ -31,6 +31,7 @@ fn serve<M: Model>(limits: Limits) -> (Server, Arc<Probe>) {
 pub(crate) fn the_answer_survives_unread_input<M: Model>() {
     let limits = Limits {
         linger_bytes_max: 128 * MIB as u64,
+        linger_timeout: PATIENCE,
         ..Limits::default()
     };
     let (server, _) = serve::<M>(limits);
@@ -47,6 +48,7 @@ pub(crate) fn the_answer_survives_unread_input<M: Model>() {
 pub(crate) fn a_large_answer_survives_unread_input<M: Model>() {
     let limits = Limits {
         linger_bytes_max: 128 * MIB as u64,
+        linger_timeout: PATIENCE,
         ..Limits::default()
     };
     let (server, _) = serve::<M>(limits);

@@ -348,10 +348,11 @@ impl<V: Service> Carrier for ConnectionThreads<V> {
     }
 
     fn cut(&self, time: Instant) -> (usize, Vec<CutConnection>) {
+        // Before they know of it.
+        let count = self.open_connections();
         // Those that wait for the stop first must be woken too.
         self.go_to(CUT, &self.cut_bell);
         self.go_to(CUT, &self.stop_bell);
-        let count = self.open_connections();
         let mut list = Vec::new();
         let roll = self.roll();
         for member in roll.members.values().filter(|member| member.in_job) {

@@ -1,0 +1,227 @@
+//! Operations beside the loop's other events.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use windlass::Disposition::{Keep, Remove};
+use windlass::StopReason;
+use windlass::event_loop::{CompletionOptions, Context, EventHandler, Signal};
+use windlass::proactor::{Completion, Operation};
+use windlass::{Disposition, Happened};
+use windlass_sys::fd::Blocking;
+
+use crate::harness::{
+    Make, Subject, World, bytes, pair, pipe, read, receive, send, shared, timeout,
+};
+
+pub(crate) fn an_operation_keeps_the_loop_running(make: Make) {
+    let mut subject = Subject::new(make);
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+    let (ours, mut theirs) = pair(Blocking::Nonblocking);
+    subject.start(receive(&ours, 10));
+    let writer = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(5));
+        theirs.write_all(b"late").expect("write");
+    });
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+    assert_eq!(bytes(&subject.next()), 4);
+    writer.join().expect("join");
+}
+
+pub(crate) fn timers_run_between_operations(make: Make) {
+    let mut subject = Subject::new(make);
+    let (ours, mut theirs) = pair(Blocking::Nonblocking);
+    let id = subject.start(receive(&ours, 10));
+    subject
+        .event_loop
+        .every(Duration::from_millis(1), |world: &mut World, _| {
+            world.ticks += 1;
+            if world.ticks == 5 { Remove } else { Keep }
+        })
+        .expect("a timer");
+    while subject.world.ticks < 5 {
+        subject.turn();
+    }
+    assert!(subject.world.done.is_empty());
+    theirs.write_all(b"x").expect("write");
+    assert_eq!(bytes(&subject.next_of(id)), 1);
+}
+
+pub(crate) fn timeouts_complete_in_order_and_not_early(make: Make) {
+    let mut subject = Subject::new(make);
+    let start = Instant::now();
+    let delays = [30, 10, 0, 20, 5].map(Duration::from_millis);
+    let ids = delays.map(|delay| subject.start(timeout(delay)));
+    let never = subject.start(timeout(Duration::MAX));
+    let mut last = Duration::ZERO;
+    for _ in ids {
+        let completion = subject.next();
+        assert!(completion.result.is_ok(), "{completion:?}");
+        let at = ids
+            .iter()
+            .position(|id| *id == completion.id)
+            .expect("ours");
+        assert!(start.elapsed() >= delays[at]);
+        assert!(delays[at] >= last, "in order");
+        last = delays[at];
+    }
+    subject.event_loop.cancel(never);
+    assert!(subject.next_of(never).is_cancelled());
+}
+
+pub(crate) fn posts_and_watched_descriptors_work_beside_operations(make: Make) {
+    let mut subject = Subject::new(make);
+    let poster = subject.event_loop.poster();
+    let (watched, writer) = pipe(Blocking::Nonblocking);
+    subject
+        .event_loop
+        .on_readable(watched, |world: &mut World, _, _| {
+            world.ticks += 100;
+            Remove
+        })
+        .expect("watch");
+    let (reader, other) = pipe(Blocking::Blocking);
+    let id = subject.start(read(&shared(reader), 10));
+    subject.settle();
+    let thread = thread::spawn(move || {
+        poster
+            .post(|world: &mut World, _| world.ticks += 1)
+            .expect("post");
+        std::fs::File::from(writer).write_all(b"w").expect("write");
+        std::fs::File::from(other).write_all(b"o").expect("write");
+    });
+    while subject.world.ticks < 101 || subject.world.done.is_empty() {
+        subject.turn();
+    }
+    thread.join().expect("join");
+    assert_eq!(subject.next_of(id).into_buffer(), b"o");
+    // The program may itself watch a descriptor that an operation is on.
+    let (ours, mut theirs) = pair(Blocking::Nonblocking);
+    let id = subject.start(receive(&ours, 1));
+    subject
+        .event_loop
+        .on_readable(ours, |world: &mut World, _, _| {
+            world.ticks += 1000;
+            Remove
+        })
+        .expect("watch");
+    theirs.write_all(b"both").expect("write");
+    assert_eq!(subject.next_of(id).into_buffer(), b"b");
+    while subject.world.ticks < 1000 {
+        subject.turn();
+    }
+}
+
+pub(crate) fn handlers_start_and_cancel_operations(make: Make) {
+    let mut subject = Subject::new(make);
+    let (left, right) = std::os::unix::net::UnixStream::pair().expect("pair");
+    let (left, right) = (shared(left), shared(right));
+    let forever = subject.start(timeout(Duration::from_secs(1000)));
+    // A ball that is thrown to and fro; the last throw cancels what else is in flight.
+    fn throw(
+        cx: &mut Context<'_, 'static, World>,
+        (from, to): (windlass::proactor::SharedFd, windlass::proactor::SharedFd),
+        forever: windlass::proactor::OpId,
+    ) {
+        cx.start(send(&from, b"ball"), |_, _, sent: Completion| {
+            assert_eq!(bytes(&sent), 4)
+        })
+        .expect("start");
+        let catcher = receive(&to, 10);
+        cx.start(catcher, move |world: &mut World, cx, got: Completion| {
+            assert_eq!(got.into_buffer(), b"ball");
+            world.ticks += 1;
+            if world.ticks < 100 {
+                throw(
+                    cx,
+                    (std::sync::Arc::clone(&to), std::sync::Arc::clone(&from)),
+                    forever,
+                );
+            } else {
+                cx.cancel(forever);
+            }
+        })
+        .expect("start");
+    }
+    subject
+        .event_loop
+        .defer(move |_, cx| throw(cx, (left, right), forever))
+        .expect("defer");
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+    assert_eq!(subject.world.ticks, 100);
+    assert!(subject.next_of(forever).is_cancelled());
+}
+
+/// Takes the completions of its event.
+struct Taker(Rc<Cell<usize>>);
+
+impl EventHandler<'static, World> for Taker {
+    fn handle_event(
+        &mut self,
+        _world: &mut World,
+        cx: &mut Context<'_, 'static, World>,
+        _happened: Happened,
+    ) -> Disposition {
+        let event = cx.event();
+        while let Some(completion) = cx.next_completion(event) {
+            assert!(completion.result.is_ok());
+            self.0.set(self.0.get() + 1);
+        }
+        Keep
+    }
+}
+
+pub(crate) fn an_event_takes_the_completions_of_many_operations(make: Make) {
+    let mut subject = Subject::new(make);
+    let count = Rc::new(Cell::new(0));
+    let event = subject
+        .event_loop
+        .completion_event(
+            Box::new(Taker(Rc::clone(&count))),
+            CompletionOptions::default(),
+        )
+        .expect("an event");
+    for number in 0..500 {
+        let operation: Operation = timeout(Duration::from_micros(number % 7));
+        subject
+            .event_loop
+            .start_for(event, operation)
+            .expect("start");
+    }
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+    assert_eq!(count.get(), 500);
+    assert!(subject.event_loop.remove(event));
+    let refused = subject.event_loop.start_for(event, timeout(Duration::ZERO));
+    let refused = refused.expect_err("it is gone");
+    assert!(matches!(refused.rejected, Operation::Timeout { .. }));
+}
+
+/// In a process of its own.
+pub(crate) fn signals_work_beside_operations(make: Make) {
+    let mut subject = Subject::new(make);
+    let (ours, mut theirs) = pair(Blocking::Nonblocking);
+    let id = subject.start(receive(&ours, 10));
+    subject
+        .event_loop
+        .on_signal(Signal::USR1, |world: &mut World, _, _| {
+            world.ticks += 1;
+            Keep
+        })
+        .expect("watch");
+    for round in 1..=10 {
+        // SAFETY: raise takes a number; the signal has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        while subject.world.ticks < round {
+            subject.turn();
+        }
+    }
+    theirs.write_all(b"x").expect("write");
+    assert_eq!(bytes(&subject.next_of(id)), 1);
+}
