@@ -66,7 +66,7 @@
 //!   waits ─▶ queue ─▶ workers      waits, reads ─▶ queue ─▶ workers              starts, waits
 //!                     read         writes ◀─────── answers ◀─┘                      │  ▲
 //!                     compute                                                       ▼  │ completions
-//!                     write, re-arm                                               kernel
+//!                     write                                                       kernel
 //! ```
 //!
 //! One loop serves what one core can; it has no shared state at all, and is the one to measure

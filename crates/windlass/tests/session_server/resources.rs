@@ -163,7 +163,7 @@ pub(crate) fn no_descriptor_is_left_behind<M: Model>() {
         "bye-big 9000000\n",
         "",
     ];
-    let count = 1000;
+    let count = 240;
     for at in 0..count {
         let client = server.connect();
         client
@@ -188,10 +188,15 @@ pub(crate) fn no_descriptor_is_left_behind<M: Model>() {
     probe.wait("all are closed", |seen| seen.opened == seen.dropped);
     // One that was dealt to another thread may not have got there yet.
     let begun = Instant::now();
-    while open_descriptors() != before && begun.elapsed() < PATIENCE {
+    while open_descriptors() > before && begun.elapsed() < PATIENCE {
         thread::yield_now();
     }
-    assert_eq!(open_descriptors(), before);
+    // Fewer, if the first one was still about to be closed when they were counted.
+    assert!(
+        open_descriptors() <= before,
+        "{} > {before}",
+        open_descriptors()
+    );
     server.stop_and_join();
     assert!(
         open_descriptors() < before,

@@ -116,6 +116,10 @@ impl<P, D: Poller> Kernel<P, D> {
             }
         }
         shared.changes = changes;
+        if self.poller.is_armed(&shared.registrar) && shared.ring_leader() {
+            // What is always ready does not end a wait that is under way.
+            self.poller.wake();
+        }
         refused
     }
 }
