@@ -190,6 +190,11 @@ mod io_uring {
 
 mod emulated {
     all_on! { emulated in "emulated" }
+    on_driver! { emulated:
+        pipes {
+            operations_of_one_direction_run_in_the_order_of_their_start
+        }
+    }
     alone_on_driver! { emulated in "emulated":
         endings {
             a_start_without_descriptors_gives_the_operation_back

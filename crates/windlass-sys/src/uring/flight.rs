@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
+use io_uring::types::Timespec;
 use io_uring::{cqueue, opcode, squeue};
 
 use super::direct::{Attempt, Direct};
@@ -12,7 +13,7 @@ use super::transfer::{Step, Transfer};
 use crate::epoll;
 use crate::file::of_statx;
 use crate::operation::parts::append;
-use crate::operation::{Operation, Outcome, Repeat};
+use crate::operation::{Address, Operation, Outcome, Repeat};
 
 /// An operation that the kernel may be at.
 pub(super) struct Flight {
@@ -25,6 +26,9 @@ pub(super) struct Flight {
     /// Whether a zero-copy send goes the ordinary way: the socket has no other.
     sends_plainly: bool,
 }
+
+/// How long what nothing tells of is left alone.
+static PAUSE: Timespec = Timespec::new().nsec(2_000_000);
 
 /// What it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +271,7 @@ impl Flight {
                 Next::Finish,
             );
         }
-        if result < 0 {
+        if result < 0 && result != -libc::ETIME {
             let error = io::Error::from_raw_os_error(-result);
             return (Found::Result(Err(error)), Next::Finish);
         }
@@ -296,6 +300,11 @@ impl Flight {
                 // A file is always ready.
                 _ => return None,
             },
+            // The queue of a Unix listener is full; nothing tells when it is not.
+            Operation::Connect {
+                address: Address::Unix(_),
+                ..
+            } => return Some(opcode::Timeout::new(&raw const PAUSE).build()),
             Operation::Splice { to, .. } if self.waits_for_target => (to, epoll::OUT),
             Operation::Splice { from, .. } => (from, epoll::IN),
             _ => return None,

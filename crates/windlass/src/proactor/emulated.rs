@@ -19,7 +19,14 @@
 //!
 //! # Cost
 //!
-//! An operation that can be done at once is one system call; one that waits is three more.
+//! An operation that can be done at once is one system call (a read or write of what may be no
+//! socket, and an accept, two); one that waits is three more.
+//!
+//! # Limits
+//!
+//! Files, and Unix names that are opened, block the loop for as long as their device takes. What the
+//! kernel reports as ready but does not do (a socket whose error queue nobody reads) is tried in
+//! each turn.
 
 mod deadlines;
 mod subjects;

@@ -141,6 +141,23 @@ pub(crate) fn many_reads_of_one_pipe_take_each_byte_once(make: Make) {
     }
 }
 
+/// Of the emulated driver; a ring promises no order.
+pub(crate) fn operations_of_one_direction_run_in_the_order_of_their_start(make: Make) {
+    let mut subject = Subject::new(make);
+    let (ours, theirs) = pair(Blocking::Nonblocking);
+    let theirs = shared(theirs);
+    let reads: Vec<_> = (0..100).map(|_| subject.start(read(&theirs, 2))).collect();
+    let writes: Vec<_> = (0..100_u8)
+        .map(|number| subject.start(write(&ours, &[number, number])))
+        .collect();
+    for (number, id) in (0_u8..).zip(reads) {
+        assert_eq!(subject.next_of(id).into_buffer(), [number, number]);
+    }
+    for id in writes {
+        assert_eq!(bytes(&subject.next_of(id)), 2);
+    }
+}
+
 pub(crate) fn readiness_is_polled_once(make: Make) {
     let mut subject = Subject::new(make);
     let (reader, writer) = pipe(Blocking::Blocking);

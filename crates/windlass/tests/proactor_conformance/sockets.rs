@@ -109,18 +109,20 @@ pub(crate) fn a_connection_over_a_path_is_made_and_a_missing_one_is_an_error(mak
 }
 
 pub(crate) fn a_full_unix_listener_is_waited_for(make: Make) {
-    let scratch = Scratch::new();
-    let path = scratch.0.join("s");
-    let listener = UnixListener::bind(&path).expect("bind");
-    // SAFETY: listen takes two numbers; the socket listens already, with a longer queue.
-    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-    let _first = UnixStream::connect(&path).expect("connect");
-    let mut subject = Subject::new(make);
-    let client = socket(libc::AF_UNIX, libc::SOCK_STREAM, Blocking::Blocking);
-    let id = subject.start(connect(&client, Address::Unix(path)));
-    subject.stays_quiet(Duration::from_millis(20));
-    let _accepted = listener.accept().expect("accept");
-    assert!(is_done(&subject.next_of(id)));
+    for mode in BOTH {
+        let scratch = Scratch::new();
+        let path = scratch.0.join("s");
+        let listener = UnixListener::bind(&path).expect("bind");
+        // SAFETY: listen takes two numbers; the socket listens already, with a longer queue.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let _first = UnixStream::connect(&path).expect("connect");
+        let mut subject = Subject::new(make);
+        let client = socket(libc::AF_UNIX, libc::SOCK_STREAM, mode);
+        let id = subject.start(connect(&client, Address::Unix(path)));
+        subject.stays_quiet(Duration::from_millis(20));
+        let _accepted = listener.accept().expect("accept");
+        assert!(is_done(&subject.next_of(id)));
+    }
 }
 
 pub(crate) fn a_second_connect_is_an_error(make: Make) {

@@ -105,7 +105,7 @@ mod tests {
         deadlines.push(Duration::MAX, task(9));
         assert_eq!(deadlines.until_next(), None);
         deadlines.push(Duration::from_secs(1000), task(3));
-        deadlines.push(Duration::from_nanos(1), task(2));
+        deadlines.push(Duration::from_millis(3), task(2));
         deadlines.push(Duration::ZERO, task(1));
         let mut found = Vec::new();
         while found.len() < 2 {
