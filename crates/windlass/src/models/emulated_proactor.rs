@@ -28,9 +28,10 @@ use crate::session::Service;
 /// each as complete. Who computes: the workers, which never see a socket.
 ///
 /// Choose it to have the structure of a proactor where io_uring can't be had; it is what
-/// [`UringProactor`](super::UringProactor) falls back to. It costs what
-/// [`HalfSyncHalfAsync`](super::HalfSyncHalfAsync) costs and a little more, as a buffer is handed
-/// over with each operation.
+/// [`UringProactor`](super::UringProactor) falls back to. It costs more than
+/// [`HalfSyncHalfAsync`](super::HalfSyncHalfAsync), which has the same structure without operations:
+/// each receive is armed anew, and a buffer is handed over with each operation, so that a request
+/// takes about twice the system calls.
 pub struct EmulatedProactor<V: Service>(ProactorServer<V>);
 
 /// Builds a [`EmulatedProactor`].
