@@ -440,7 +440,7 @@ impl<P, D: Poller> Kernel<P, D> {
         if shared.engine.has_changes() {
             self.apply(shared);
         }
-        if shared.must_wake_leader() {
+        if shared.must_wake_leader(&self.poller) {
             // For an earlier deadline, or a change that only the leader can make. What is ready the
             // thread looks for itself.
             self.poller.wake();
@@ -553,9 +553,9 @@ impl<P, D: Poller> Shared<P, D> {
     }
 
     /// After a change from outside of [`Kernel::next`]: whom to wake.
-    fn wakes(&mut self, roles: Roles) -> Wake {
+    fn wakes(&mut self, poller: &D, roles: Roles) -> Wake {
         let mut wake = self.promote_new_leader(roles);
-        wake.leader |= self.must_wake_leader();
+        wake.leader |= self.must_wake_leader(poller);
         wake
     }
 
@@ -566,11 +566,11 @@ impl<P, D: Poller> Shared<P, D> {
 
     /// Whether the wait of the leader must end now, for another reason than ready events. It is
     /// asked once per change.
-    fn must_wake_leader(&mut self) -> bool {
+    fn must_wake_leader(&mut self, poller: &D) -> bool {
         let Some((_, wait)) = self.waiting else {
             return false;
         };
-        self.engine.outlasts(wait) && self.ring_leader()
+        (self.engine.outlasts(wait) || poller.is_armed(&self.registrar)) && self.ring_leader()
     }
 
     /// Whether this is the first who ends the leader's wait, if that blocks.
