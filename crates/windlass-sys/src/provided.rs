@@ -86,12 +86,17 @@ impl BufferPools {
         Ok(id)
     }
 
-    /// Registers all pools with a ring that is new, after a fork. What is lent stays lent.
-    ///
-    /// # Errors
-    ///
-    /// As [`add`](Self::add).
-    pub fn register_again(&self, ring: &mut Ring) -> io::Result<()> {
+    /// Whether the kernel knows these pools by `memories` alone, those of one ring.
+    pub(crate) fn are_among(&self, memories: &[Arc<PoolMemory>]) -> bool {
+        self.pools.iter().enumerate().all(|(number, pool)| {
+            let is_same = |memory| Arc::ptr_eq(memory, &pool.memory);
+            pool.kind == Kind::Local || memories.get(number).is_some_and(is_same)
+        })
+    }
+
+    /// Registers all pools with `ring` in place of the one that they were added with, which the
+    /// kernel is done with: two would give the same buffer to two. What is lent stays lent.
+    pub(crate) fn register_again(&self, ring: &mut Ring) -> io::Result<()> {
         for (number, pool) in (0_u16..).zip(&self.pools) {
             if pool.kind == Kind::Kernel {
                 ring.register_pool(PoolId(number), &pool.memory)?;

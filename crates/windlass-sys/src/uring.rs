@@ -34,6 +34,8 @@ mod direct;
 mod ending;
 mod entry;
 mod flight;
+#[cfg(test)]
+mod ownership_tests;
 mod setup;
 mod submission;
 #[cfg(test)]
@@ -366,6 +368,10 @@ impl Ring {
     }
 
     /// Handles a completion that the kernel did not make. For tests of stray ones.
+    ///
+    /// # Panics
+    ///
+    /// If it names an operation in flight: that would be given back while the kernel is at it.
     #[doc(hidden)]
     pub fn inject_completion(
         &mut self,
@@ -374,6 +380,8 @@ impl Ring {
         result: i32,
         flags: u32,
     ) -> Option<Reaped> {
+        let is_stray = !self.flights.contains(OpId::from_bits(data));
+        assert!(is_stray, "the kernel alone completes what is in flight");
         self.answered(pools, data, result, flags)
     }
 

@@ -23,17 +23,27 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and of the registration of `pools`. The old ring is in place then,
-    /// and of no use in a child; what was in flight is lost.
+    /// `EINVAL` (`pools` has one that was added with another ring); `EBUSY` (something does not end,
+    /// or another thread waited before: it stays in flight). As [`open`](Self::open), and of the
+    /// registration of `pools`: the old ring is of no use in a child then. In each case what
+    /// did end is lost.
     pub fn reinit(&mut self, pools: &BufferPools) -> io::Result<Vec<Completion>> {
+        if !pools.are_among(&self.pools) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let mut back = self.end_unseen();
-        if self.is_in_child() {
+        if self.is_in_child() || !self.is_enabled {
+            // Here the kernel has seen nothing, or works on the parent's memory.
             for (id, flight) in self.flights.drain() {
                 let result = flight.cancelled();
                 back.push(Untried::new(id, result, flight).into_completion());
             }
         } else {
             self.end_flights(pools, &mut back);
+            if !self.flights.is_empty() {
+                // The old ring's buffers can't be given to a new one.
+                return Err(io::Error::from_raw_os_error(libc::EBUSY));
+            }
         }
         let (io, abilities) = setup::open(&self.options)?;
         self.is_enabled = !io.params().is_setup_single_issuer();

@@ -259,8 +259,15 @@ impl Flight {
             self.stage = Stage::Release(result);
             return (Found::Nothing, Next::Cancel);
         }
-        let next = if goes_on { Next::Keep } else { Next::Submit };
-        (Found::Nothing, next)
+        if goes_on {
+            return (Found::Nothing, Next::Keep);
+        }
+        if self.cancel_asked {
+            // The kernel found nothing to cancel if its poll ended before.
+            let found = self.cancelled().map(Outcome::Bytes);
+            return (Found::Result(found), Next::Finish);
+        }
+        (Found::Nothing, Next::Submit)
     }
 
     fn ready(&mut self, result: i32) -> (Found, Next) {
@@ -272,8 +279,10 @@ impl Flight {
             );
         }
         if result < 0 && result != -libc::ETIME {
-            let error = io::Error::from_raw_os_error(-result);
-            return (Found::Result(Err(error)), Next::Finish);
+            // What went is told first.
+            let error = |_| io::Error::from_raw_os_error(-result);
+            let found = self.cancelled().map(Outcome::Bytes).map_err(error);
+            return (Found::Result(found), Next::Finish);
         }
         // Of a splice nobody says which side it is that is not ready: one after the other is asked.
         self.waits_for_target = !self.waits_for_target;

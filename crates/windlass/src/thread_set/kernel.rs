@@ -12,7 +12,8 @@
 //!   waits and followers may lead) and a thread sleeps, one thread is coming, or the busy threads
 //!   take all processors and one is on standby ([`ranks`]).
 //! - A thread that settles a handler looks itself: it wakes nobody for what it takes.
-//! - A payload is dropped without the lock, and when the kernel has forgotten its handle.
+//! - A payload is dropped without the lock, and when the kernel has forgotten its handle; by a
+//!   thread that is busy, as with a handler: it may take long, and is replaced before.
 //!
 //! # Threads
 //!
@@ -243,6 +244,10 @@ impl<P, D: Poller> Kernel<P, D> {
                 self.release(shared, Wake::default());
                 return Work::Over;
             }
+            if shared.can_drop() {
+                shared = self.drop_released(shared, me);
+                continue;
+            }
             if shared.ranks.take_called(me) {
                 return self.leave_for(shared, me, Work::Called);
             }
@@ -253,6 +258,11 @@ impl<P, D: Poller> Kernel<P, D> {
                     let now = shared.turn_now;
                     return self.leave_for(shared, me, Work::Call(call, now));
                 }
+                // It has just told the kernel of a removal.
+                Look::Lead(leadership, ..) if shared.can_drop() => {
+                    shared.leadership = Some(leadership);
+                }
+                Look::Park | Look::Pause if shared.can_drop() => {}
                 Look::Lead(leadership, ..) if rested == Rested::No => {
                     shared.leadership = Some(leadership);
                     return self.leave_for(shared, me, Work::Rest);
@@ -277,6 +287,17 @@ impl<P, D: Poller> Kernel<P, D> {
         let wake = shared.promote_new_leader(self.roles);
         self.release(shared, wake);
         work
+    }
+
+    /// Drops what was released, which is the program's and may take long.
+    #[cold]
+    fn drop_released<'a>(&'a self, mut shared: Guard<'a, P, D>, me: MemberId) -> Guard<'a, P, D> {
+        shared.ranks.begin_step(me);
+        let wake = shared.promote_new_leader(self.roles);
+        self.release(shared, wake);
+        let mut shared = self.lock();
+        shared.ranks.end_step(me);
+        shared
     }
 
     /// Takes the next ready event, or the leadership, or neither.
@@ -419,7 +440,7 @@ impl<P, D: Poller> Kernel<P, D> {
         if shared.engine.has_changes() {
             self.apply(shared);
         }
-        if shared.must_wake_leader() {
+        if shared.must_wake_leader(&self.poller) {
             // For an earlier deadline, or a change that only the leader can make. What is ready the
             // thread looks for itself.
             self.poller.wake();
@@ -477,10 +498,10 @@ impl<P, D: Poller> Kernel<P, D> {
     /// Releases the lock, then wakes, then drops what was released.
     #[inline]
     fn release(&self, mut shared: Guard<'_, P, D>, wake: Wake) {
-        let released = if shared.released.is_empty() || shared.engine.has_changes() {
-            Vec::new()
-        } else {
+        let released = if shared.can_drop() {
             std::mem::take(&mut shared.released)
+        } else {
+            Vec::new()
         };
         drop(shared);
         if let Some(thread) = wake.thread {
@@ -500,6 +521,12 @@ impl<P, D: Poller> Shared<P, D> {
             let _ = self.engine.finish(old);
         }
         self.turn_now = now;
+    }
+
+    /// Whether payloads can be dropped: the kernel has forgotten their handles.
+    #[inline]
+    fn can_drop(&self) -> bool {
+        !self.released.is_empty() && !self.engine.has_changes()
     }
 
     /// Whether there is something to do for a thread that handles.
@@ -526,9 +553,9 @@ impl<P, D: Poller> Shared<P, D> {
     }
 
     /// After a change from outside of [`Kernel::next`]: whom to wake.
-    fn wakes(&mut self, roles: Roles) -> Wake {
+    fn wakes(&mut self, poller: &D, roles: Roles) -> Wake {
         let mut wake = self.promote_new_leader(roles);
-        wake.leader |= self.must_wake_leader();
+        wake.leader |= self.must_wake_leader(poller);
         wake
     }
 
@@ -539,11 +566,11 @@ impl<P, D: Poller> Shared<P, D> {
 
     /// Whether the wait of the leader must end now, for another reason than ready events. It is
     /// asked once per change.
-    fn must_wake_leader(&mut self) -> bool {
+    fn must_wake_leader(&mut self, poller: &D) -> bool {
         let Some((_, wait)) = self.waiting else {
             return false;
         };
-        self.engine.outlasts(wait) && self.ring_leader()
+        (self.engine.outlasts(wait) || poller.is_armed(&self.registrar)) && self.ring_leader()
     }
 
     /// Whether this is the first who ends the leader's wait, if that blocks.

@@ -197,3 +197,59 @@ fn an_earlier_deadline_ends_the_leaders_wait() {
         });
     }
 }
+
+/// Blocks at a gate when it is dropped.
+struct Stuck(Arc<Gate>);
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        self.0.pass();
+    }
+}
+
+#[test]
+fn a_handler_whose_drop_is_stuck_holds_up_nothing_else() {
+    // Which threads have parked by then, and in which order, is a matter of luck.
+    for _ in 0..100 {
+        drop_is_stuck();
+    }
+}
+
+fn drop_is_stuck() {
+    let set = set();
+    let handles = set.handles();
+    let gate = Arc::new(Gate::default());
+    let stuck = Stuck(Arc::clone(&gate));
+    let first = handles
+        .user_event(move |(), _: &_, _| {
+            let _kept = &stuck;
+            Disposition::Remove
+        })
+        .unwrap();
+    let blocked = Arc::clone(&gate);
+    let second = handles
+        .user_event(move |(), _: &_, _| {
+            blocked.pass();
+            Disposition::Keep
+        })
+        .unwrap();
+    let open = Arc::clone(&gate);
+    let third = handles
+        .user_event(move |(), _: &_, _| {
+            open.open();
+            Disposition::Keep
+        })
+        .unwrap();
+    run(&set, 3, || {
+        wait_until("a thread waits", || set.counters().waits > 0);
+        for (event, blocked) in [(first, 1), (second, 2)] {
+            handles.activate(event).unwrap();
+            wait_until("a thread is stuck", || {
+                gate.blocked.load(Ordering::SeqCst) == blocked
+            });
+        }
+        // One thread is free, and only that can open the gate.
+        handles.activate(third).unwrap();
+        gate.pass();
+    });
+}

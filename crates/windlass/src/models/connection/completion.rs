@@ -13,6 +13,9 @@
 //! How far a send is cannot be seen. When its time is over it is asked to stop: it completes with
 //! what the socket has taken meanwhile, and the rest is sent by another.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -84,6 +87,8 @@ enum Receiving {
 enum Watching {
     No,
     On(OpId),
+    /// It was told.
+    Told,
     Wanted,
 }
 
@@ -240,10 +245,13 @@ impl CompletionTransport {
 
     #[cold]
     fn complete_watch(&mut self, completion: &Completion) -> News {
-        self.watching = Watching::No;
-        if completion.result.is_ok() {
-            self.received.end = Some(End::Failed(io::ErrorKind::ConnectionReset.into()));
+        if completion.is_cancelled() {
+            // Not by us: after a fork. It is begun again.
+            self.watching = Watching::No;
+            return News::default();
         }
+        // What the peer sent before is there to be received, and then its end or the error.
+        self.watching = Watching::Told;
         News {
             readiness: Readiness::HANG_UP,
             ..News::default()
@@ -299,7 +307,9 @@ impl CompletionTransport {
             ) => {
                 // A usize fits in 64 bits.
                 let (sent, done) = (sent as u64, sent as u64 >= length);
-                if !done && !was_asked {
+                // At the file's end nothing is sent. Of less than all a socket that failed may be the
+                // reason, and says so next.
+                if !done && sent == 0 && !is_cancelled {
                     self.send_failure = Some(SendFailure::Truncated);
                 }
                 (!done).then(|| Operation::SendFile {

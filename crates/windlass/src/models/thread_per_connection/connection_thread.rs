@@ -223,7 +223,11 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
                     }
                     happened.user = true;
                 }
-                happened.user |= wake_up != 0;
+                if wake_up != 0
+                    && let Some(wake) = wake
+                {
+                    happened.user |= wake.hear();
+                }
                 happened.readiness = readiness_of(socket);
                 self.told_broken = socket != 0 && interest.is_none();
             }
@@ -245,12 +249,15 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
 
     fn note_cut(&self) {
         let (peer, phase, queued_bytes) = self.connection.summary();
-        self.threads.note_cut(CutConnection {
-            peer,
-            phase,
-            age: now().saturating_since(self.opened_at),
-            queued_bytes,
-        });
+        self.threads.note_cut(
+            self.id,
+            CutConnection {
+                peer,
+                phase,
+                age: now().saturating_since(self.opened_at),
+                queued_bytes,
+            },
+        );
     }
 }
 
@@ -294,16 +301,20 @@ impl Wake {
         }
     }
 
-    /// Takes the ring, if there was one.
-    fn take(&self) -> bool {
-        if !self.rung.load(Ordering::Relaxed) {
-            return false;
-        }
+    /// Hears the descriptor, which was found readable. That is so too if a ring was
+    /// [taken](Self::take) between its mark and its write.
+    fn hear(&self) -> bool {
         if let Some(fd) = &self.fd {
-            // Before the mark: what rings after it is heard.
+            // Before the mark is taken: what rings after it is heard.
             let _ = fd.drain();
         }
-        self.rung.swap(false, Ordering::AcqRel)
+        self.take();
+        true
+    }
+
+    /// Takes the ring, if there was one.
+    fn take(&self) -> bool {
+        self.rung.load(Ordering::Relaxed) && self.rung.swap(false, Ordering::AcqRel)
     }
 
     fn number(&self) -> RawFd {
@@ -356,5 +367,28 @@ impl Host for ThreadHost<'_> {
 
     fn ends_connections(&self) -> bool {
         self.ends_connections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_that_is_taken_before_its_write_leaves_nothing_to_be_heard_for_ever() {
+        let wake = Wake::new();
+        let fd = wake.fd.as_ref().expect("a descriptor");
+        let is_heard = || {
+            let mut fds = [PollFd::new(wake.number(), poll::IN)];
+            poll::poll(&mut fds, Some(Duration::ZERO)).expect("poll") > 0
+        };
+        // The first half of a ring, a look, and the second half.
+        wake.rung.store(true, Ordering::Release);
+        assert!(wake.take() && !wake.take());
+        fd.notify().expect("notify");
+        assert!(is_heard() && wake.hear());
+        assert!(!is_heard() && !wake.take());
+        wake.ring();
+        assert!(is_heard() && wake.hear() && !is_heard());
     }
 }

@@ -69,6 +69,8 @@ struct Member {
     peer: Peer,
     opened_at: Instant,
     in_job: bool,
+    /// Whether the cut has said for it what it was at.
+    is_told: bool,
     /// Given in once it is started.
     thread: Option<JoinHandle<()>>,
     has_ended: bool,
@@ -165,9 +167,10 @@ impl<V: Service> ConnectionThreads<V> {
     }
 
     /// Writes down what a connection was at that is cut, by its own thread.
-    pub(super) fn note_cut(&self, cut: CutConnection) {
+    pub(super) fn note_cut(&self, id: u64, cut: CutConnection) {
         let mut roll = self.roll();
-        if roll.cuts.len() < CUTS_MAX {
+        let is_told = roll.members.get(&id).is_some_and(|member| member.is_told);
+        if !is_told && roll.cuts.len() < CUTS_MAX {
             roll.cuts.push(cut);
         }
     }
@@ -294,6 +297,7 @@ impl Member {
             peer,
             opened_at: now(),
             in_job: false,
+            is_told: false,
             thread: None,
             has_ended: false,
         }
@@ -354,10 +358,11 @@ impl<V: Service> Carrier for ConnectionThreads<V> {
         self.go_to(CUT, &self.cut_bell);
         self.go_to(CUT, &self.stop_bell);
         let mut list = Vec::new();
-        let roll = self.roll();
-        for member in roll.members.values().filter(|member| member.in_job) {
+        let mut roll = self.roll();
+        for member in roll.members.values_mut().filter(|member| member.in_job) {
             member.shut_down();
-            if list.len() < CUTS_MAX {
+            // A second cut has nothing new to tell.
+            if list.len() < CUTS_MAX && !std::mem::replace(&mut member.is_told, true) {
                 list.push(member.cut(time));
             }
         }

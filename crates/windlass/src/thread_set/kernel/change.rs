@@ -16,7 +16,7 @@ impl<P, D: Poller> Kernel<P, D> {
         let mut shared = self.lock();
         let result = change(&mut shared.engine, now);
         self.apply(&mut shared);
-        let wake = shared.wakes(self.roles);
+        let wake = shared.wakes(&self.poller, self.roles);
         self.release(shared, wake);
         result
     }
@@ -35,7 +35,7 @@ impl<P, D: Poller> Kernel<P, D> {
             // It exists.
             let _ = shared.engine.arm(*event, deadline);
         }
-        let wake = shared.wakes(self.roles);
+        let wake = shared.wakes(&self.poller, self.roles);
         self.release(shared, wake);
         result
     }
@@ -81,7 +81,7 @@ impl<P, D: Poller> Kernel<P, D> {
             is_idle
         });
         self.apply(&mut shared);
-        let wake = shared.wakes(self.roles);
+        let wake = shared.wakes(&self.poller, self.roles);
         self.release(shared, wake);
         removed
     }
