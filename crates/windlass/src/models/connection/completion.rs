@@ -299,7 +299,9 @@ impl CompletionTransport {
             ) => {
                 // A usize fits in 64 bits.
                 let (sent, done) = (sent as u64, sent as u64 >= length);
-                if !done && !was_asked {
+                // Less than asked may also be before an error of the socket, which the rest brings:
+                // only a send of nothing is the end of the file.
+                if !done && sent == 0 && !is_cancelled {
                     self.send_failure = Some(SendFailure::Truncated);
                 }
                 (!done).then(|| Operation::SendFile {
