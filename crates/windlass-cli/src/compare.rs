@@ -55,6 +55,9 @@ const QUICK_LIMIT: Duration = Duration::from_secs(150);
 
 /// Compares, and reports.
 pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Error>> {
+    for path in arguments.json.iter().chain([&arguments.html]) {
+        check_writable(path)?;
+    }
     let interrupt = Interrupt::watch()?;
     let machine = Machine::look();
     machine::stay_on(&machine.pinning.load)?;
@@ -100,6 +103,21 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Erro
         true => ExitCode::from(interrupt::EXIT_CODE),
         false => ExitCode::SUCCESS,
     })
+}
+
+/// Finds out before anything is measured that the report could not be written.
+fn check_writable(path: &Path) -> Result<(), String> {
+    let is_new = !path.exists();
+    let opened = File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| format!("write {}: {error}", path.display()));
+    if is_new && opened.is_ok() {
+        // An empty file would be left if the program were killed; it is made anew if this fails.
+        let _ = fs::remove_file(path);
+    }
+    opened.map(drop)
 }
 
 /// Writes the files, and prints the tables.

@@ -249,7 +249,19 @@ fn announcement<V: Served>(
     if let Some(addr) = metrics.and_then(Metrics::addr) {
         lines.push(format!("metrics are at http://{addr}/metrics"));
     }
+    lines.extend(driver_line(server));
     lines
+}
+
+/// Who reads and writes, in models that leave it to a proactor: io_uring may be missing.
+fn driver_line<V: Served>(server: &dyn Server<V>) -> Option<String> {
+    let driver = server.proactor_driver()?;
+    Some(match server.proactor_fallback() {
+        Some(reason) if server.kind() == ModelKind::UringProactor => {
+            format!("operations are done by the {driver} driver: {reason}")
+        }
+        _ => format!("operations are done by the {driver} driver"),
+    })
 }
 
 /// Ends what is beside the loops, and reports.

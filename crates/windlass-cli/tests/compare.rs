@@ -292,6 +292,21 @@ fn unknown_names_are_refused_with_those_that_there_are() {
 }
 
 #[test]
+fn a_report_that_can_not_be_written_is_refused_before_it_is_measured() {
+    let dir = TempDir::new("compare-unwritable");
+    for flag in ["--json", "--html"] {
+        let argument = format!("{flag}={}/missing/file", dir.0.display());
+        // Would take an hour.
+        let arguments = ["--duration=1h", &argument];
+        let output = compare(&dir.0, &arguments).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("missing/file: No such file"), "{stderr}");
+        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn children_end_when_the_parent_is_killed() {
     let dir = TempDir::new("compare-killed");
     let mut arguments = BRIEF.to_vec();

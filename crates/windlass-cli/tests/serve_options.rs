@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::io::BufRead;
 use std::net::TcpListener;
-use std::process::Output;
+use std::process::{Command, Output};
 use std::time::Instant;
 
 use common::{
@@ -479,4 +479,32 @@ fn several_loops_serve_h2load_in_http_1() {
         "{text}"
     );
     serve.stop();
+}
+
+#[test]
+fn a_proactor_says_by_which_driver() {
+    for (driver, said) in [
+        (
+            "emulated",
+            "emulated driver: the emulated driver was asked for",
+        ),
+        ("io_uring", "io_uring driver"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        let arguments = ["--model=uring-proactor", "--access-log=off"];
+        command.arg("serve").arg(site()).args(arguments);
+        command.env_remove("WINDLASS_BACKEND");
+        // Some systems forbid io_uring: then nobody is to be told that it is used.
+        match driver {
+            "io_uring" => command.env_remove("WINDLASS_PROACTOR"),
+            _ => command.env("WINDLASS_PROACTOR", driver),
+        };
+        let serve = Serve::over(command);
+        let line = serve.line_with("operations are done by");
+        let is_forbidden =
+            driver == "io_uring" && line.contains("emulated driver: open an io_uring");
+        assert!(line.contains(said) || is_forbidden, "{line}");
+        let (status, _) = curl_header(&[&format!("http://{}/", serve.addrs[0])], "server");
+        assert_eq!(status, 200);
+    }
 }

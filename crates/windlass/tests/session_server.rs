@@ -67,6 +67,7 @@ macro_rules! all_on {
             a_file_is_sent_between_other_output
             a_file_that_is_replaced_or_deleted_is_sent_as_it_was_opened
             a_file_that_gets_shorter_ends_the_connection
+            a_client_that_breaks_off_is_no_file_that_gets_shorter
             a_unix_socket_is_served_in_small_pieces
         }
         endings {

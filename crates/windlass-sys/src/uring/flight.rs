@@ -13,7 +13,7 @@ use super::transfer::{Step, Transfer};
 use crate::epoll;
 use crate::file::of_statx;
 use crate::operation::parts::append;
-use crate::operation::{Address, Operation, Outcome, Repeat};
+use crate::operation::{Address, Operation, Outcome, Repeat, SharedFd};
 
 /// An operation that the kernel may be at.
 pub(super) struct Flight {
@@ -25,6 +25,8 @@ pub(super) struct Flight {
     waits_for_target: bool,
     /// Whether a zero-copy send goes the ordinary way: the socket has no other.
     sends_plainly: bool,
+    /// Whether it waits for changes of readiness: a half-close hides it.
+    waits_for_change: bool,
 }
 
 /// How long what nothing tells of is left alone.
@@ -41,6 +43,8 @@ pub(super) enum Stage {
     Release(i32),
     /// A buffer of its pool.
     Parked,
+    /// The end of a poll that has found what was wanted.
+    Found,
 }
 
 /// What one answer brings, before it is put into words.
@@ -78,6 +82,7 @@ impl Flight {
             cancel_asked: false,
             waits_for_target: false,
             sends_plainly: false,
+            waits_for_change: false,
         }
     }
 
@@ -161,8 +166,11 @@ impl Flight {
     /// The kernel's answer: `result` is its count, descriptor or negative error.
     pub(super) fn answered(&mut self, result: i32, flags: u32) -> (Found, Next) {
         match self.stage {
-            Stage::Readiness => return self.ready(result),
-            Stage::Release(_) if cqueue::more(flags) => return (Found::Nothing, Next::Keep),
+            Stage::Readiness => return self.ready(result, flags),
+            Stage::Found | Stage::Release(_) if cqueue::more(flags) => {
+                return (Found::Nothing, Next::Keep);
+            }
+            Stage::Found => return self.resume(),
             Stage::Release(known) => return self.released(known),
             Stage::Itself | Stage::Parked => {}
         }
@@ -178,8 +186,13 @@ impl Flight {
         if matches!(self.extra, Extra::Transfer(_)) {
             return self.transferred(result);
         }
-        if matches!(self.operation, Operation::HangUp { .. }) {
-            return self.hung_up(result, flags);
+        match self.operation {
+            Operation::HangUp { .. } => return self.hung_up(result, flags),
+            Operation::Poll { .. } if result > 0 && !self.is_awaited(result) => {
+                self.stage = Stage::Readiness;
+                return self.ready(result, flags);
+            }
+            _ => {}
         }
         let found = match cqueue::buffer_select(flags) {
             Some(index) if result >= 0 => Found::Buffer(index, result.unsigned_abs()),
@@ -270,19 +283,54 @@ impl Flight {
         (Found::Nothing, Next::Submit)
     }
 
-    fn ready(&mut self, result: i32) -> (Found, Next) {
+    /// A poll for readiness has answered. The kernel's polls also tell of the peer's half-close,
+    /// which is not asked for: an ordinary poll would tell of it again at once and for ever, so
+    /// that only a change can bring what is wanted.
+    fn ready(&mut self, result: i32, flags: u32) -> (Found, Next) {
+        let is_found = self.is_awaited(result);
+        if cqueue::more(flags) {
+            if !is_found {
+                return (Found::Nothing, Next::Keep);
+            }
+            self.stage = match self.operation {
+                Operation::Poll { .. } => Stage::Release(result),
+                _ => Stage::Found,
+            };
+            return (Found::Nothing, Next::Cancel);
+        }
+        if result == -libc::ETIME {
+            // Nothing tells of it: it was left alone for a while.
+            return self.resume();
+        }
+        if result < 0 && !self.cancel_asked {
+            self.stage = Stage::Itself;
+            // What went is told first.
+            let error = |_| io::Error::from_raw_os_error(-result);
+            let found = self.cancelled().map(Outcome::Bytes).map_err(error);
+            return (Found::Result(found), Next::Finish);
+        }
+        if !is_found && !self.cancel_asked {
+            self.waits_for_change = true;
+            return (Found::Nothing, Next::Submit);
+        }
+        self.resume()
+    }
+
+    /// Whether what a poll answered is what the operation waits for, or makes waiting pointless.
+    fn is_awaited(&self, result: i32) -> bool {
+        let ends = epoll::ERR | epoll::HUP;
+        let awaited = self.awaited().map_or(!0, |(_, events)| events | ends);
+        result > 0 && result.unsigned_abs() & awaited != 0
+    }
+
+    /// Goes on after it has waited.
+    fn resume(&mut self) -> (Found, Next) {
         self.stage = Stage::Itself;
         if self.cancel_asked {
             return (
                 Found::Result(self.cancelled().map(Outcome::Bytes)),
                 Next::Finish,
             );
-        }
-        if result < 0 && result != -libc::ETIME {
-            // What went is told first.
-            let error = |_| io::Error::from_raw_os_error(-result);
-            let found = self.cancelled().map(Outcome::Bytes).map_err(error);
-            return (Found::Result(found), Next::Finish);
         }
         // Of a splice nobody says which side it is that is not ready: one after the other is asked.
         self.waits_for_target = !self.waits_for_target;
@@ -291,7 +339,22 @@ impl Flight {
 
     /// Waits for the descriptor of an operation that would block on it.
     fn readiness_entry(&self) -> Option<squeue::Entry> {
-        let (subject, events) = match &self.operation {
+        if let Operation::Connect {
+            address: Address::Unix(_),
+            ..
+        } = self.operation
+        {
+            // The queue of the listener is full; nothing tells when it is not.
+            return Some(opcode::Timeout::new(&raw const PAUSE).build());
+        }
+        let (subject, events) = self.awaited()?;
+        let poll = opcode::PollAdd::new(entry::fd(subject), events);
+        Some(poll.multi(self.waits_for_change).build())
+    }
+
+    /// The descriptor that the operation would block on, and for what.
+    fn awaited(&self) -> Option<(&SharedFd, u32)> {
+        Some(match &self.operation {
             Operation::Accept { listener: fd, .. }
             | Operation::Read { fd, .. }
             | Operation::ReadVectored { fd, .. }
@@ -303,22 +366,17 @@ impl Flight {
             | Operation::SendZeroCopy { socket: fd, .. }
             | Operation::Write { fd, .. }
             | Operation::WriteVectored { fd, .. } => (fd, epoll::OUT),
+            Operation::Poll { fd, events } => (fd, *events),
             Operation::SendFile { socket, .. } => match &self.extra {
                 Extra::Transfer(transfer) if transfer.is_sending() => (socket, epoll::OUT),
                 Extra::Direct(_) => (socket, epoll::OUT),
                 // A file is always ready.
                 _ => return None,
             },
-            // The queue of a Unix listener is full; nothing tells when it is not.
-            Operation::Connect {
-                address: Address::Unix(_),
-                ..
-            } => return Some(opcode::Timeout::new(&raw const PAUSE).build()),
             Operation::Splice { to, .. } if self.waits_for_target => (to, epoll::OUT),
             Operation::Splice { from, .. } => (from, epoll::IN),
             _ => return None,
-        };
-        Some(opcode::PollAdd::new(entry::fd(subject), events).build())
+        })
     }
 
     /// A step of a transfer is done.

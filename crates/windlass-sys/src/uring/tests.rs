@@ -41,6 +41,21 @@ impl Subject {
         self.all(1).pop().expect("one")
     }
 
+    /// Waits until a wait finds nothing; there must be few before.
+    fn must_fall_asleep(&mut self) {
+        for _ in 0..20 {
+            let wait = self.ring.wait(&self.pools, Some(Duration::from_millis(50)));
+            if wait.expect("wait") == WaitEnd::TimedOut {
+                return;
+            }
+            let reap = self.ring.reap(&self.pools, |reaped| {
+                panic!("nothing is complete: {reaped:?}");
+            });
+            reap.expect("reap");
+        }
+        panic!("it is woken again and again");
+    }
+
     /// Waits until there are `count` completions or more.
     fn all(&mut self, count: usize) -> Vec<Completion> {
         let mut all = Vec::new();
@@ -56,6 +71,16 @@ impl Subject {
         }
         all
     }
+}
+
+/// A file of `content` that has no name.
+fn file_of(content: &[u8], subject: &str) -> File {
+    let name = format!("windlass-ring-{}-{subject}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, content).expect("write");
+    let file = File::open(&path).expect("open");
+    std::fs::remove_file(&path).expect("remove");
+    file
 }
 
 fn pair() -> (SharedFd, UnixStream) {
@@ -253,6 +278,46 @@ fn one_system_call_submits_everything_and_waits() {
     });
 }
 
+/// Of PF-34: the kernel's polls tell of a half-close unasked, at once and as often as they are made.
+#[test]
+fn pf_34_who_waits_to_send_to_a_half_closed_peer_sleeps() {
+    with_ring(|mut subject| {
+        let (ours, mut peer) = UnixStream::pair().expect("pair");
+        ours.set_nonblocking(true).expect("set");
+        let socket: SharedFd = Arc::new(ours.into());
+        let file = file_of(&[7; 600_000], "half-closed");
+        subject.ring.start(Operation::SendFile {
+            file: Arc::new(file),
+            offset: 0,
+            length: 600_000,
+            socket: Arc::clone(&socket),
+        });
+        peer.shutdown(std::net::Shutdown::Write).expect("shutdown");
+        let room = subject.ring.start(Operation::Poll {
+            fd: Arc::clone(&socket),
+            events: crate::epoll::OUT,
+        });
+        subject.must_fall_asleep();
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).expect("read");
+            all.len()
+        });
+        for completion in subject.all(2) {
+            match &completion.result {
+                Ok(Outcome::Events(events)) => {
+                    assert_eq!(completion.id, room);
+                    assert_ne!(events & crate::epoll::OUT, 0);
+                }
+                _ => assert_eq!(bytes(&completion), 600_000),
+            }
+        }
+        assert_eq!(subject.ring.in_flight(), 0);
+        drop(socket);
+        assert_eq!(reader.join().expect("join"), 600_000);
+    });
+}
+
 #[test]
 fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
     for nonblocking in [false, true] {
@@ -261,14 +326,8 @@ fn a_part_of_a_file_is_sent_and_no_more_than_there_is() {
 }
 
 fn send_parts_of_a_file(mut subject: Subject, nonblocking: bool) {
-    let path = std::env::temp_dir().join(format!(
-        "windlass-ring-{}-{nonblocking}",
-        std::process::id()
-    ));
     let content: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
-    std::fs::write(&path, &content).expect("write");
-    let file = Arc::new(std::fs::File::open(&path).expect("open"));
-    std::fs::remove_file(&path).expect("remove");
+    let file = Arc::new(file_of(&content, "parts"));
     let (ours, mut peer) = UnixStream::pair().expect("pair");
     ours.set_nonblocking(nonblocking).expect("set");
     let socket: SharedFd = Arc::new(ours.into());

@@ -8,7 +8,7 @@ use super::builder::ServerBuilder;
 use super::listening::BindError;
 use super::proactor_server::ProactorServer;
 use super::server::{ModelKind, Server, serve_as_its_inner};
-use crate::proactor::DriverChoice;
+use crate::proactor::{Driver, DriverChoice, Fallback};
 use crate::session::Service;
 
 /// A server in which one thread reads and writes, and workers get what was received, whole, and give
@@ -86,7 +86,15 @@ impl<V: Service> EmulatedProactor<V> {
     }
 }
 
-serve_as_its_inner!(EmulatedProactor);
+serve_as_its_inner!(EmulatedProactor {
+    fn proactor_driver(&self) -> Option<Driver> {
+        Some(self.0.driver())
+    }
+
+    fn proactor_fallback(&self) -> Option<&Fallback> {
+        self.0.fallback()
+    }
+});
 
 impl<V: Service> fmt::Debug for EmulatedProactor<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,6 +20,7 @@ use super::{
     SingleLoop, ThreadPerConnection, ThreadPool, UringProactor,
 };
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
+use crate::proactor::{Driver, Fallback};
 use crate::session::Service;
 
 /// A server of one of the models.
@@ -58,12 +59,22 @@ pub trait Server<V: Service>: fmt::Debug {
     /// ([`Reactor::slow_handlers`](crate::event_loop::Reactor::slow_handlers)); known when
     /// [`run`](Self::run) has returned.
     fn slow_handlers(&self) -> Vec<SlowHandler>;
+
+    /// Who carries out the operations that bytes pass by; nothing in models without operations.
+    fn proactor_driver(&self) -> Option<Driver> {
+        None
+    }
+
+    /// Why that is not io_uring, if it is not.
+    fn proactor_fallback(&self) -> Option<&Fallback> {
+        None
+    }
 }
 
 /// Makes a model a [`Server`] that is another one, set up in a certain way: its `server` and
-/// `server_mut`.
+/// `server_mut`. What it does otherwise may follow in braces.
 macro_rules! serve_as_its_inner {
-    ($model:ident) => {
+    ($model:ident $({ $($other:item)* })?) => {
         impl<V: Service> Server<V> for $model<V> {
             fn kind(&self) -> ModelKind {
                 ModelKind::$model
@@ -92,6 +103,8 @@ macro_rules! serve_as_its_inner {
             fn slow_handlers(&self) -> Vec<crate::event_loop::SlowHandler> {
                 self.server().slow_handlers()
             }
+
+            $($($other)*)?
         }
     };
 }

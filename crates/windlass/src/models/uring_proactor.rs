@@ -109,7 +109,15 @@ impl<V: Service> UringProactor<V> {
     }
 }
 
-serve_as_its_inner!(UringProactor);
+serve_as_its_inner!(UringProactor {
+    fn proactor_driver(&self) -> Option<Driver> {
+        Some(self.0.driver())
+    }
+
+    fn proactor_fallback(&self) -> Option<&Fallback> {
+        self.0.fallback()
+    }
+});
 
 impl<V: Service> fmt::Debug for UringProactor<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

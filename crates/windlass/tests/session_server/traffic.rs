@@ -340,6 +340,20 @@ pub(crate) fn a_file_that_gets_shorter_ends_the_connection<M: Model>() {
     assert_eq!(server.stop_and_join().truncated_files, 1);
 }
 
+pub(crate) fn a_client_that_breaks_off_is_no_file_that_gets_shorter<M: Model>() {
+    let file = TempFile::new("broken-off", &pattern(4 * LARGE_BYTES));
+    let (server, probe) = file.serve::<M>();
+    for round in 0..4 {
+        let mut client = server.connect();
+        assert_eq!(client.ask("file"), "file");
+        client.bytes(1 << round);
+        // With bytes that were not read it is a reset.
+        drop(client);
+        probe.wait("the session is gone", |seen| seen.dropped == round + 1);
+    }
+    assert_eq!(server.stop_and_join().truncated_files, 0);
+}
+
 pub(crate) fn a_unix_socket_is_served_in_small_pieces<M: Model>() {
     let content = pattern(LARGE_BYTES);
     let file = TempFile::new("unix", &content);
