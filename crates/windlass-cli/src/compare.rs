@@ -130,6 +130,11 @@ fn publish(arguments: &CompareArguments, report: &Report) -> Result<(), Box<dyn 
         write(path, &serde_json::to_vec_pretty(report)?)?;
     }
     write(&arguments.html, page::html(report).as_bytes())?;
+    if let Some(reason) = report.uring_missing() {
+        say(format_args!(
+            "uring-proactor was measured with the emulated driver: {reason}"
+        ));
+    }
     let others = report.others_busy();
     if others >= page::DISTURBED {
         let cores = report.machine.cores;

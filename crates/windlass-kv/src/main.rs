@@ -107,6 +107,13 @@ fn serve(arguments: &Arguments, store: Arc<Store>) -> Result<ServerReport> {
     });
     let poster: Poster<'static, ()> = is_open.recv()??;
     announce(server.local_addrs());
+    if server.kind() == ModelKind::UringProactor
+        && let Some(reason) = server.proactor_fallback()
+    {
+        say(format_args!(
+            "operations are done by the emulated driver: {reason}"
+        ));
+    }
     let report = server.run();
     poster.stop();
     if control.join().is_err() {

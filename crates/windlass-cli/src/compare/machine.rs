@@ -6,6 +6,8 @@ use std::num::NonZeroU64;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 use serde::Serialize;
+use windlass::event_loop::{EventLoop, LoopConfig};
+use windlass::proactor::{DriverChoice, Fallback};
 
 /// What the figures were measured on.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +17,8 @@ pub(super) struct Machine {
     pub(super) memory_bytes: u64,
     pub(super) kernel: String,
     pub(super) pinning: Pinning,
+    /// Why there is no io_uring: `uring-proactor` has the emulated driver then.
+    pub(super) uring_missing: Option<String>,
 }
 
 impl Machine {
@@ -33,7 +37,19 @@ impl Machine {
                 release.release().to_string_lossy()
             ),
             pinning: Pinning::of(&processors),
+            uring_missing: uring_missing(),
         }
+    }
+}
+
+/// Why a server's loop would not get io_uring, if it would not.
+fn uring_missing() -> Option<String> {
+    let mut config = LoopConfig::default();
+    config.proactor.driver = DriverChoice::Automatic;
+    match EventLoop::<()>::with_config(config) {
+        Ok(event_loop) => event_loop.proactor_fallback().map(Fallback::to_string),
+        // Then no server starts either, which says why.
+        Err(_) => None,
     }
 }
 

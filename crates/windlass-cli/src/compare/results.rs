@@ -116,6 +116,13 @@ pub(super) struct Latency {
 }
 
 impl Report {
+    /// Why `uring-proactor` was measured without io_uring, if it was.
+    pub(super) fn uring_missing(&self) -> Option<&str> {
+        let mut cells = self.workloads.iter().flat_map(|workload| &workload.cells);
+        cells.find(|cell| cell.model == Model::UringProactor)?;
+        self.machine.uring_missing.as_deref()
+    }
+
     /// How many processors other programs kept busy, on the average of all that was measured.
     pub(super) fn others_busy(&self) -> f64 {
         let cells = self.workloads.iter().flat_map(|workload| &workload.cells);

@@ -32,6 +32,7 @@ pub(super) fn section(report: &Report) -> String {
          than the single loop. Differences of a few percent are within what repeats differ.</p>\n",
     );
     out.push_str(&disturbed(report));
+    out.push_str(&emulated(report));
     out.push_str(&missing(report));
     out.push_str("</section>\n");
     out
@@ -213,6 +214,17 @@ fn disturbed(report: &Report) -> String {
         number(busy),
         report.machine.cores
     )
+}
+
+/// That one model was not what its name says.
+fn emulated(report: &Report) -> String {
+    report.uring_missing().map_or_else(String::new, |reason| {
+        format!(
+            "<p class=\"partial\" role=\"note\"><strong>There was no io_uring.</strong> \
+             uring-proactor was measured with the emulated driver: {}.</p>\n",
+            escape(reason)
+        )
+    })
 }
 
 /// What failed, in words: nothing is hidden.

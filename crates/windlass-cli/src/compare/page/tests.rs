@@ -104,3 +104,15 @@ fn tags_are_closed_in_order() {
     }
     assert!(open.is_empty(), "{open:?}");
 }
+
+#[test]
+fn a_proactor_without_io_uring_is_said_to_be_one() {
+    let mut report = report();
+    for workload in &mut report.workloads {
+        workload.cells[0].model = Model::UringProactor;
+    }
+    report.machine.uring_missing = None;
+    assert!(!html(&report).contains("There was no io_uring"));
+    report.machine.uring_missing = Some("a <filter> forbids it".to_owned());
+    assert!(html(&report).contains("emulated driver: a &lt;filter&gt; forbids it"));
+}
