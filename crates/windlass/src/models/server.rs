@@ -48,7 +48,8 @@ pub trait Server<V: Service>: fmt::Debug {
     /// # Panics
     ///
     /// Passes on the panic of a handler of an event loop that is not
-    /// [contained](crate::event_loop::PanicPolicy). Panics of sessions end their connections only.
+    /// [contained](crate::event_loop::PanicPolicy). Panics in calls of sessions end their connections
+    /// only; not those of a session that is dropped.
     fn run(&mut self) -> Result<ServerReport, RunError>;
 
     /// What the stop cut, up to 32 connections of each thread; known when [`run`](Self::run) has
