@@ -28,9 +28,11 @@ mod proxy_protocol;
 use std::any::Any;
 use std::fmt;
 use std::net::SocketAddr;
-use std::panic::UnwindSafe;
+use std::panic::{AssertUnwindSafe, UnwindSafe, catch_unwind};
 
 use windlass_core::Instant;
+
+use crate::pool::Outcome;
 
 pub use self::notifier::{Notifier, Wakeups};
 pub(crate) use self::output::Taken;
@@ -220,6 +222,17 @@ impl Job {
             Work::ToDo(work) => work(),
             // Only the models' own sessions make it, and drivers hand it to nobody.
             Work::Away => Box::new(()),
+        }
+    }
+}
+
+impl Job {
+    /// Does the work, in the thread that calls; a panic is what came of it.
+    pub(crate) fn run_contained(self) -> Outcome<JobResult> {
+        // Unwind safety: the work is, and it is used up.
+        match catch_unwind(AssertUnwindSafe(|| self.run())) {
+            Ok(result) => Outcome::Done(result),
+            Err(panic) => Outcome::Panicked(panic),
         }
     }
 }

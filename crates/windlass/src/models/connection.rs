@@ -22,6 +22,7 @@ mod job;
 mod waiting;
 
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use windlass_core::{Happened, Instant, Interest, Readiness, Trigger};
 use windlass_sys::net;
@@ -179,8 +180,8 @@ impl<V: Service, T: Transport> Connection<V, T> {
     }
 
     /// Goes on with what happened, and has the driver watch for what it waits for then. Once it is
-    /// gone, or if it panicked, it is not to be stepped again, and what is left in the lane's output
-    /// is to be dropped.
+    /// gone it is not to be stepped again. A panic of its session is counted, and ends it.
+    #[inline]
     pub(super) fn step(
         &mut self,
         lane: &mut Lane<V>,
@@ -188,10 +189,25 @@ impl<V: Service, T: Transport> Connection<V, T> {
         what: Happened,
         now: Now,
     ) -> Step {
-        self.go_through(lane, host, what, now)?;
-        self.update_interest(lane, host);
-        self.update_deadline(lane, host, now);
-        Ok(())
+        debug_assert!(
+            lane.output.is_empty(),
+            "another connection's output is left"
+        );
+        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
+        // put in order below; the service's shared part is the service's, as with any panic.
+        let stepped = catch_unwind(AssertUnwindSafe(|| {
+            self.go_through(lane, host, what, now)?;
+            self.update_interest(lane, host);
+            self.update_deadline(lane, host, now);
+            Step::Ok(())
+        }));
+        if matches!(stepped, Ok(Ok(()))) {
+            return Ok(());
+        }
+        lane.counts.panics += u64::from(stepped.is_err());
+        // Of a cut answer nothing must reach the next connection.
+        lane.output.clear();
+        Err(Gone)
     }
 
     #[inline]
@@ -203,10 +219,6 @@ impl<V: Service, T: Transport> Connection<V, T> {
         now: Now,
     ) -> Step {
         self.ready |= what.readiness;
-        debug_assert!(
-            lane.output.is_empty(),
-            "another connection's output is left"
-        );
         if what.user {
             self.on_activation(lane, host, now)?;
         }

@@ -8,7 +8,7 @@ use windlass_sys::clock;
 
 use super::limits::Limits;
 use super::report::ServerReport;
-use crate::session::{Now, Output, Service};
+use crate::session::{Now, Output, Peer, Service};
 
 /// The service's shared part of one thread, the buffers through which all connections pass that the
 /// thread handles, and what it counted.
@@ -70,6 +70,17 @@ impl<V: Service> Lane<V> {
             monotonic,
             unix_ms: self.wall.unix_ms + age_ns / 1_000_000,
         }
+    }
+
+    /// Makes the session of a connection that was just accepted. None if the service panicked, which
+    /// is counted.
+    pub(super) fn open(&mut self, peer: &Peer, now: Now) -> Option<V::Session> {
+        // Unwind safety: the shared part is the service's, as with a session's panic.
+        let opened = catch_unwind(AssertUnwindSafe(|| {
+            self.service.open(&mut self.local, peer, now)
+        }));
+        self.counts.panics += u64::from(opened.is_err());
+        opened.ok()
     }
 
     /// Lets the service settle. A panic is counted, and the next turn's is tried all the same.

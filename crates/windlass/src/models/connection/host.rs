@@ -9,7 +9,7 @@ use windlass_core::{Instant, Interest};
 use windlass_sys::net;
 
 use super::flush::{FlushError, Flushed, flush};
-use crate::pool::Outcome;
+use crate::pool::{Outcome, SubmitError, SubmitErrorKind};
 use crate::session::{Job, JobFailed, JobResult, Notifier, Output};
 
 /// The driver of one connection, during a call.
@@ -43,6 +43,16 @@ pub(in crate::models) enum JobRefused {
     Closed,
     /// There is no room for it now.
     Full(Job),
+}
+
+impl<D> From<SubmitError<(Job, D)>> for JobRefused {
+    fn from(error: SubmitError<(Job, D)>) -> Self {
+        match error.kind {
+            SubmitErrorKind::Full { .. } => Self::Full(error.rejected.0),
+            // The pool is shut down: nobody will do it.
+            _ => Self::Closed,
+        }
+    }
 }
 
 /// Where a job's result waits for its connection.

@@ -2,7 +2,6 @@
 //! descriptors run out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -126,12 +125,7 @@ fn open<V: Service>(
     // Not a TCP socket, or gone already: it works without, or the first read says so.
     let _ = net::set_nodelay(socket.as_fd());
     let now = lane.now(cx.now());
-    // Unwind safety: as with a session's panic, see the connection.
-    let opened = catch_unwind(AssertUnwindSafe(|| {
-        lane.service.open(&mut lane.local, &peer, now)
-    }));
-    let Ok(session) = opened else {
-        lane.counts.panics += 1;
+    let Some(session) = lane.open(&peer, now) else {
         return;
     };
     let crew = &hand.crew;

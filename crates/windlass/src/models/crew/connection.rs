@@ -1,7 +1,6 @@
 //! A connection as a handler of a set of threads.
 
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use windlass_core::{Disposition, EventId, Happened, Instant, Interest};
 
@@ -9,7 +8,6 @@ use super::book::Entry;
 use super::{Crew, Hand};
 use crate::models::connection::{Connection, Host, JobRefused, JobSlot, Transport};
 use crate::models::lane::Lane;
-use crate::pool::SubmitErrorKind;
 use crate::session::{Job, Notifier, Now, Service};
 use crate::thread_set::{SetContext, SetHandler, WeakHandleSet};
 
@@ -37,7 +35,7 @@ impl<V: Service> CrewConnection<V> {
         }
     }
 
-    /// Steps the connection; a panic ends it.
+    /// Steps the connection.
     #[inline]
     pub(super) fn step(
         &mut self,
@@ -46,21 +44,9 @@ impl<V: Service> CrewConnection<V> {
         what: Happened,
         now: Now,
     ) -> Stepped {
-        debug_assert!(
-            lane.output.is_empty(),
-            "another connection's output is left"
-        );
-        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
-        // put in order below; the service's shared part is the service's, as with any panic.
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
-            self.connection.step(lane, host, what, now)
-        }));
-        if matches!(stepped, Ok(Ok(()))) {
+        if self.connection.step(lane, host, what, now).is_ok() {
             return Stepped::GoesOn;
         }
-        lane.counts.panics += u64::from(stepped.is_err());
-        // Of a cut answer nothing must reach the next connection.
-        lane.output.clear();
         self.has_ended = true;
         Stepped::Gone
     }
@@ -147,14 +133,7 @@ impl<V: Service> Host for SetHost<'_, V> {
             slot.put(outcome);
             activate(&handles, event);
         });
-        match submitted {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
-                Err(JobRefused::Full(error.rejected.0))
-            }
-            // The pool is shut down: nobody will do it.
-            Err(_) => Err(JobRefused::Closed),
-        }
+        submitted.map(drop).map_err(JobRefused::from)
     }
 
     fn ends_connections(&self) -> bool {

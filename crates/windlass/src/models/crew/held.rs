@@ -1,7 +1,6 @@
 //! A connection with which its thread stays: it blocks until the exchange is done.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use windlass_core::{Disposition, Happened, Instant, Interest, Readiness};
@@ -128,11 +127,7 @@ impl<V: Service> Hand<V> {
         if !seat.begin_job(connection, || self.crew.book.is_cut()) {
             return None;
         }
-        // Unwind safety: a job is `UnwindSafe`.
-        let outcome = match catch_unwind(AssertUnwindSafe(|| job.run())) {
-            Ok(result) => Outcome::Done(result),
-            Err(panic) => Outcome::Panicked(panic),
-        };
+        let outcome = job.run_contained();
         Some((seat.end_job()?, outcome))
     }
 }

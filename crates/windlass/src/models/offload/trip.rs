@@ -10,7 +10,6 @@ use windlass_core::Instant;
 use crate::models::jobs::{DoJobs, JobDone};
 use crate::models::server::Visit;
 use crate::models::work_queue::WorkQueue;
-use crate::pool::Outcome;
 use crate::session::{
     Input, Job, Notifier, Now, Output, Progress, Service, Session, SessionContext, Wakeups,
 };
@@ -156,10 +155,5 @@ impl<V: Service> DoJobs for Queue<V> {
 
 /// Does a session's own job, in a worker; what panics in it is told as its outcome.
 pub(super) fn do_job(job: Job, done: JobDone) {
-    // Unwind safety: the job is used up, and its panic is told.
-    let outcome = match catch_unwind(AssertUnwindSafe(|| job.run())) {
-        Ok(result) => Outcome::Done(result),
-        Err(panic) => Outcome::Panicked(panic),
-    };
-    done(outcome);
+    done(job.run_contained());
 }

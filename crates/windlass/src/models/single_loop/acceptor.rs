@@ -1,7 +1,6 @@
 //! The acceptor: takes connections, and pauses when descriptors run out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -166,12 +165,7 @@ fn open<V: Service>(
     // Not a TCP socket, or gone already: it works without, or the first read says so.
     let _ = net::set_nodelay(socket.as_fd());
     let now = state.now(cx);
-    // Unwind safety: as with a session's panic, see the connection.
-    let opened = catch_unwind(AssertUnwindSafe(|| {
-        state.lane.service.open(&mut state.lane.local, &peer, now)
-    }));
-    let Ok(session) = opened else {
-        state.lane.counts.panics += 1;
+    let Some(session) = state.lane.open(&peer, now) else {
         return;
     };
     let event = match state.pool {

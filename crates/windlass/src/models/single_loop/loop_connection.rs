@@ -1,7 +1,6 @@
 //! A connection as a handler of a loop.
 
 use std::os::fd::BorrowedFd;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use windlass_core::{Disposition, Happened, Instant, Interest};
@@ -11,7 +10,6 @@ use super::state::ServerState;
 use crate::event_loop::{Context, EventHandler, WakeFlag};
 use crate::models::connection::{Connection, Host, JobRefused, JobSlot, Transport};
 use crate::models::jobs::JobSite;
-use crate::pool::{Outcome, SubmitErrorKind};
 use crate::session::{Job, Notifier, Service};
 
 pub(super) type Cx<'c, V> = Context<'c, 'static, ServerState<V>>;
@@ -65,25 +63,13 @@ pub(super) fn step_in_loop<V: Service, T: Transport>(
         wake_flag,
         ..
     } = state;
-    debug_assert!(
-        lane.output.is_empty(),
-        "another connection's output is left"
-    );
     let mut host = LoopHost {
         cx,
         jobs,
         wake_flag,
         ends_connections,
     };
-    // Unwind safety: a connection that panicked is dropped, and what it shares with others is
-    // put in order below; the service's shared part is the service's, as with any panic.
-    let stepped = catch_unwind(AssertUnwindSafe(|| {
-        connection.step(lane, &mut host, happened, now)
-    }));
-    if !matches!(stepped, Ok(Ok(()))) {
-        lane.counts.panics += u64::from(stepped.is_err());
-        // Of a cut answer nothing must reach the next connection.
-        lane.output.clear();
+    if connection.step(lane, &mut host, happened, now).is_err() {
         state.forget_connection(cx);
         return Disposition::Remove;
     }
@@ -131,8 +117,7 @@ impl<V: Service> Host for LoopHost<'_, '_, V> {
         let pool = match self.jobs {
             JobSite::Pool(pool) => pool,
             JobSite::Loop => {
-                // Unwind safety: a job is; its panic is told.
-                slot.put(catch_unwind(|| job.run()).map_or_else(Outcome::Panicked, Outcome::Done));
+                slot.put(job.run_contained());
                 self.call_again();
                 return Ok(());
             }
@@ -153,14 +138,7 @@ impl<V: Service> Host for LoopHost<'_, '_, V> {
             // Gone: the connection ended meanwhile.
             let _ = cx.activate(event, 1);
         });
-        match submitted {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.kind, SubmitErrorKind::Full { .. }) => {
-                Err(JobRefused::Full(error.rejected.0))
-            }
-            // The pool is shut down: nobody will do it.
-            Err(_) => Err(JobRefused::Closed),
-        }
+        submitted.map(drop).map_err(JobRefused::from)
     }
 
     fn ends_connections(&self) -> bool {

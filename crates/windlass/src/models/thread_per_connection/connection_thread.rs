@@ -3,7 +3,6 @@
 
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,7 +18,6 @@ use crate::demultiplexer::{events_of, readiness_of};
 use crate::models::connection::{Connection, Gone, Host, JobRefused, JobSlot};
 use crate::models::report::CutConnection;
 use crate::models::room::Place;
-use crate::pool::Outcome;
 use crate::session::{Job, Notifier, Peer, Service};
 
 /// A thread's place on the roll; ends with the thread.
@@ -102,12 +100,7 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
         let mut taken = threads.lanes.take();
         let lane = &mut *taken.lane;
         let time = lane.now(now());
-        // Unwind safety: as with a session's panic, see below.
-        let opened = catch_unwind(AssertUnwindSafe(|| {
-            lane.service.open(&mut lane.local, peer, time)
-        }));
-        let Ok(session) = opened else {
-            lane.counts.panics += 1;
+        let Some(session) = lane.open(peer, time) else {
             threads.lanes.put(taken);
             return None;
         };
@@ -166,20 +159,8 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
             ends_connections: self.threads.phase() != Phase::Serving,
             wanted: Wanted::Nothing,
         };
-        // Unwind safety: a connection that panicked is dropped, and what it shares with others is
-        // put in order below; the service's shared part is the service's, as with any panic.
-        let stepped = catch_unwind(AssertUnwindSafe(|| {
-            self.connection.step(lane, &mut host, what, time)
-        }));
+        let stepped = self.connection.step(lane, &mut host, what, time);
         let wanted = host.wanted;
-        let stepped = stepped.unwrap_or_else(|_| {
-            lane.counts.panics += 1;
-            Err(Gone)
-        });
-        if stepped.is_err() {
-            // Of a cut answer nothing must reach the next connection.
-            lane.output.clear();
-        }
         if lane.service.settles() {
             lane.settle(time);
         }
@@ -189,7 +170,7 @@ impl<'a, V: Service> ConnectionThread<'a, V> {
     fn do_job(&self, job: Job, slot: &JobSlot) -> Wait {
         self.threads.in_job(self.id, || {
             // Unwind safety: a job is; its panic is told.
-            slot.put(catch_unwind(|| job.run()).map_or_else(Outcome::Panicked, Outcome::Done));
+            slot.put(job.run_contained());
         });
         if self.threads.phase() == Phase::Cut {
             return Wait::Cut;
