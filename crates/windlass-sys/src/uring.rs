@@ -30,6 +30,9 @@
 //! and message operations, addresses, time-outs, descriptions and file transfers.
 
 mod answers;
+mod at_once;
+#[cfg(test)]
+mod at_once_tests;
 mod direct;
 mod ending;
 mod entry;
@@ -51,6 +54,7 @@ use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue};
 
+use self::at_once::AtOnce;
 use self::flight::{Flight, Stage};
 use self::setup::Abilities;
 pub use self::setup::{Modes, RingOptions, Unavailable};
@@ -70,6 +74,8 @@ pub struct Ring {
     flights: OpTable<Flight>,
     /// Entries that found the submission queue full, in order.
     overflow: VecDeque<squeue::Entry>,
+    /// Sends of whose good end the kernel does not tell.
+    at_once: AtOnce,
     /// Completions that the kernel knows nothing of.
     ready: VecDeque<Untried>,
     /// Receives that wait for a buffer.
@@ -183,6 +189,7 @@ impl Ring {
             process: std::process::id(),
             flights: OpTable::new(),
             overflow: VecDeque::new(),
+            at_once: AtOnce::default(),
             ready: VecDeque::new(),
             parked: Vec::new(),
             pools: Vec::new(),
@@ -275,7 +282,8 @@ impl Ring {
                 return self.retreat(timeout);
             }
         }
-        let has_news = !self.ready.is_empty() || !self.io.completion().is_empty();
+        let has_news =
+            self.take_hurry() || !self.ready.is_empty() || !self.io.completion().is_empty();
         let timeout = if has_news {
             Some(Duration::ZERO)
         } else {
@@ -325,12 +333,14 @@ impl Ring {
             }
             if !self.io.submission().cq_overflow() {
                 if self.ready.is_empty() {
+                    self.conclude_at_once(|completion| sink(Reaped::Operation(completion)));
                     return Ok(());
                 }
                 continue;
             }
             self.enter(0, None)?;
             if self.io.completion().is_empty() {
+                // Answers that can't be had now may be of sends at once.
                 return Ok(());
             }
         }

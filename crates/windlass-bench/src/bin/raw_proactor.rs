@@ -34,8 +34,6 @@ type Cx<'c> = Context<'c, 'static, Server>;
 
 struct Connection {
     socket: SharedFd,
-    /// The vector that is not being sent.
-    spare: Option<Vec<u8>>,
     /// The start of a request that is not whole yet.
     carry: Vec<u8>,
     owed: usize,
@@ -55,11 +53,8 @@ impl Connection {
                         .start_for(event, Operation::Receive { socket, buffer })
                         .is_ok()
             }
-            (Ok(Outcome::Bytes(_)), Some(Operation::Send { payload, .. })) => {
-                self.spare = payload.into_vec();
-                true
-            }
-            (Ok(_), None) => true,
+            // One that was waited for.
+            (Ok(Outcome::Bytes(_)), Some(Operation::Send { .. })) | (Ok(_), None) => true,
             _ => false,
         }
     }
@@ -90,11 +85,13 @@ impl Connection {
         if self.owed == 0 {
             return true;
         }
-        let Some(mut bytes) = self.spare.take() else {
+        if let Some(sending) = self.sending
+            && cx.wake_for(sending)
+        {
             // These go when the answers before have gone.
-            return self.sending.is_some_and(|sending| cx.wake_for(sending));
-        };
-        bytes.clear();
+            return true;
+        }
+        let mut bytes = cx.take_buffer();
         for _ in 0..std::mem::take(&mut self.owed) {
             bytes.extend_from_slice(ANSWER);
         }
@@ -132,7 +129,6 @@ fn accept(server: &Server, cx: &mut Cx<'_>, socket: OwnedFd) -> Result<(), Box<d
     let socket: SharedFd = Arc::new(socket);
     let connection = Connection {
         socket: Arc::clone(&socket),
-        spare: Some(Vec::new()),
         carry: Vec::new(),
         owed: 0,
         sending: None,

@@ -49,6 +49,7 @@ impl Ring {
         self.is_enabled = !io.params().is_setup_single_issuer();
         // Closes the old one: the parent's stays open by its own descriptor.
         self.io = io;
+        self.at_once.forget();
         self.abilities = abilities;
         self.process = std::process::id();
         self.pools.clear();

@@ -236,6 +236,16 @@ pub(super) fn build(
 /// The kernel itself goes on after a short send (Linux 5.19), so that one completion tells of all.
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
 
+/// A send that never waits: it is over when the kernel has taken the entry. An answer comes if it
+/// failed or the socket took less.
+pub(super) fn send_at_once(socket: &SharedFd, payload: &Payload) -> io::Result<squeue::Entry> {
+    let (start, len) = bytes_of(payload)?;
+    Ok(opcode::Send::new(fd(socket), start, len)
+        .flags(SEND_FLAGS | libc::MSG_DONTWAIT)
+        .build()
+        .flags(squeue::Flags::SKIP_SUCCESS))
+}
+
 fn transfer(operation: &Operation, extra: &mut Extra) -> io::Result<squeue::Entry> {
     let mut transfer = Box::new(Transfer::new(operation)?);
     let entry = transfer.entry(operation);

@@ -37,6 +37,8 @@ static PAUSE: Timespec = Timespec::new().nsec(2_000_000);
 pub(super) enum Stage {
     /// Its own entry.
     Itself,
+    /// Its own entry, which is over when the kernel has taken it, and answered if it failed only.
+    AtOnce,
     /// That its descriptor is ready: the kernel does not wait by itself for some that do not block.
     Readiness,
     /// That the network has let go of its pages; the result is known.
@@ -83,6 +85,14 @@ impl Flight {
             waits_for_target: false,
             sends_plainly: false,
             waits_for_change: false,
+        }
+    }
+
+    /// As [`new`](Self::new), of a send that is to end as it is submitted.
+    pub(super) fn at_once(operation: Operation) -> Self {
+        Self {
+            stage: Stage::AtOnce,
+            ..Self::new(operation)
         }
     }
 
@@ -143,6 +153,11 @@ impl Flight {
         {
             return Ok(entry);
         }
+        if self.stage == Stage::AtOnce
+            && let Operation::Send { socket, payload } = &self.operation
+        {
+            return entry::send_at_once(socket, payload);
+        }
         self.stage = Stage::Itself;
         if let Extra::Transfer(transfer) = &mut self.extra {
             return Ok(transfer.entry(&self.operation));
@@ -172,6 +187,8 @@ impl Flight {
             }
             Stage::Found => return self.resume(),
             Stage::Release(known) => return self.released(known),
+            // It failed, or the socket took a part.
+            Stage::AtOnce => self.stage = Stage::Itself,
             Stage::Itself | Stage::Parked => {}
         }
         if cqueue::more(flags) && matches!(self.operation, Operation::SendZeroCopy { .. }) {

@@ -51,6 +51,7 @@ impl Ring {
             // SAFETY: What the entry points to is owned by its operation, which stays in
             // `self.flights` until its last answer; polls and cancels point to nothing.
             if unsafe { self.io.submission().push(&entry) }.is_ok() {
+                self.at_once.note_push();
                 return;
             }
             if self.is_enabled {
@@ -73,6 +74,7 @@ impl Ring {
             if unsafe { queue.push(entry) }.is_err() {
                 break;
             }
+            self.at_once.note_push();
             self.overflow.pop_front();
         }
     }

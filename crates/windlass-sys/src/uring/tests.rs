@@ -11,15 +11,15 @@ use std::time::Duration;
 use super::*;
 use crate::operation::{Payload, Position, Repeat, SharedFd};
 
-const LONG: Option<Duration> = Some(Duration::from_secs(20));
+pub(super) const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 /// A ring with its pools; `None` where there is none.
-struct Subject {
-    ring: Ring,
-    pools: BufferPools,
+pub(super) struct Subject {
+    pub(super) ring: Ring,
+    pub(super) pools: BufferPools,
 }
 
-fn with_ring(test: impl Fn(Subject)) {
+pub(super) fn with_ring(test: impl Fn(Subject)) {
     for modes in [Modes::All, Modes::Plain] {
         let options = RingOptions {
             modes,
@@ -37,12 +37,12 @@ fn with_ring(test: impl Fn(Subject)) {
 
 impl Subject {
     /// Waits for the next completion.
-    fn next(&mut self) -> Completion {
+    pub(super) fn next(&mut self) -> Completion {
         self.all(1).pop().expect("one")
     }
 
     /// Waits until a wait finds nothing; there must be few before.
-    fn must_fall_asleep(&mut self) {
+    pub(super) fn must_fall_asleep(&mut self) {
         for _ in 0..20 {
             let wait = self.ring.wait(&self.pools, Some(Duration::from_millis(50)));
             if wait.expect("wait") == WaitEnd::TimedOut {
@@ -57,7 +57,7 @@ impl Subject {
     }
 
     /// Waits until there are `count` completions or more.
-    fn all(&mut self, count: usize) -> Vec<Completion> {
+    pub(super) fn all(&mut self, count: usize) -> Vec<Completion> {
         let mut all = Vec::new();
         while all.len() < count {
             let pools = &self.pools;
@@ -83,19 +83,19 @@ fn file_of(content: &[u8], subject: &str) -> File {
     file
 }
 
-fn pair() -> (SharedFd, UnixStream) {
+pub(super) fn pair() -> (SharedFd, UnixStream) {
     let (ours, theirs) = UnixStream::pair().expect("pair");
     (Arc::new(OwnedFd::from(ours)), theirs)
 }
 
-fn bytes(completion: &Completion) -> usize {
+pub(super) fn bytes(completion: &Completion) -> usize {
     match &completion.result {
         Ok(Outcome::Bytes(count)) => *count,
         other => panic!("{other:?}"),
     }
 }
 
-fn receive(socket: &SharedFd, room: usize) -> Operation {
+pub(super) fn receive(socket: &SharedFd, room: usize) -> Operation {
     Operation::Receive {
         socket: Arc::clone(socket),
         buffer: Vec::with_capacity(room),
@@ -456,9 +456,12 @@ fn pf_20_each_of_many_random_operations_ends_once_and_brings_itself_back() {
         while ended < count {
             if begun < count && started.len() < 60 {
                 let (socket, _) = &pairs[random.below(8) as usize];
-                let id = subject
-                    .ring
-                    .start(random_operation(&mut random, socket, pool));
+                let operation = random_operation(&mut random, socket, pool);
+                let id = if random.below(2) == 0 {
+                    subject.ring.start_at_once(operation)
+                } else {
+                    subject.ring.start(operation)
+                };
                 started.push(Started {
                     id,
                     cancelled: false,

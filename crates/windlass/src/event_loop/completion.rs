@@ -106,13 +106,17 @@ impl<'l, S: 'l> Reactor<'l, S> {
         self.start_with(event, operation, Notice::Always)
     }
 
-    /// As [`start_for`](Self::start_for), but the handler does not run for a completion that only
-    /// says that all went well: it finds that beside the next that it runs for. Of an operation that
-    /// failed, sent or wrote less than its payload, or goes on, it is told as usual.
+    /// As [`start_for`](Self::start_for), but of a completion that only says that all went well
+    /// nobody is told: the operation is dropped, and [`event_of`](Self::event_of) knows it no
+    /// longer. The buffer of such a send waits in the loop for [`take_buffer`](Self::take_buffer),
+    /// unless it is large (4 KiB) or there are many. Of an operation that failed, sent or wrote less
+    /// than its payload, or goes on, the handler is told as usual.
     ///
-    /// For answers of a server: what it runs for is the next request, and the answer's buffer is
-    /// back by then. Whoever waits for the completion after all says so with
-    /// [`wake_for`](Self::wake_for).
+    /// For answers of a server, which has nothing to do when they have left. With io_uring such a
+    /// [send](Operation::Send) costs no completion, and does not end a wait: the loop learns that it
+    /// went well when something else wakes it, if the socket took all at once. Keep them small: what
+    /// does not fit into the socket's buffer comes back as a short send. Whoever waits for the
+    /// completion after all says so with [`wake_for`](Self::wake_for).
     ///
     /// # Errors
     ///
@@ -128,10 +132,19 @@ impl<'l, S: 'l> Reactor<'l, S> {
 
     /// Has the completion of an operation that was started
     /// [quietly](Self::start_quietly_for) make its event's handler run after all: it is waited for
-    /// now. Answers whether the operation is in flight; if not, its completion was taken, or is
-    /// there to be taken.
+    /// now. Answers whether the operation is in flight; if not, it went well, or its completion is
+    /// there to be taken or was.
     pub fn wake_for(&mut self, operation: OpId) -> bool {
+        self.demultiplexer.hurry(operation);
         self.inbox.wake_for(operation)
+    }
+
+    /// An empty buffer for the next send: one of those that came back from
+    /// [quiet](Self::start_quietly_for) ones, with its capacity, if there is any.
+    #[inline]
+    #[must_use]
+    pub fn take_buffer(&mut self) -> Vec<u8> {
+        self.inbox.take_buffer()
     }
 
     #[inline]
@@ -148,7 +161,10 @@ impl<'l, S: 'l> Reactor<'l, S> {
             let kind = RegisterErrorKind::Driver(error);
             return Err(RegisterError::new(kind, operation));
         }
-        let id = self.demultiplexer.start(operation);
+        let id = match notice {
+            Notice::Always => self.demultiplexer.start(operation),
+            Notice::OfFailure => self.demultiplexer.start_quietly(operation),
+        };
         self.inbox.note_start(id, event, notice);
         self.engine.hold();
         Ok(id)

@@ -20,8 +20,14 @@ pub(crate) struct Inbox {
     nodes: Vec<Node>,
     /// The first node that is free.
     free: u32,
+    /// Buffers of sends that went well and that nobody is told of, empty.
+    spares: Vec<Vec<u8>>,
 }
 
+/// So many buffers are kept at most: as many as one turn needs, and more are seldom of use.
+const SPARES_MAX: usize = 256;
+/// A buffer that grew beyond this is not kept.
+const SPARE_BYTES_MAX: usize = 4096;
 const NONE: u32 = u32::MAX;
 
 /// An operation in flight.
@@ -67,7 +73,7 @@ struct Node {
 /// What became of a completion.
 #[derive(Debug)]
 pub(crate) enum Delivered {
-    /// It waits until its event's handler runs for something else.
+    /// It went well, which nobody is told of.
     Quietly,
     /// It waits for its event's handler.
     To(EventId),
@@ -122,7 +128,11 @@ impl Inbox {
         let Some(event) = event else {
             return Delivered::Unwanted(completion);
         };
-        let is_quiet = notice == Notice::OfFailure && did_all(&completion);
+        if notice == Notice::OfFailure && did_all(&completion) {
+            self.unlink(slot);
+            self.keep_buffer(completion);
+            return Delivered::Quietly;
+        }
         if !completion.has_more() {
             self.unlink(slot);
         }
@@ -145,10 +155,24 @@ impl Inbox {
         } else {
             self.nodes[last as usize].next = at;
         }
-        if is_quiet {
-            Delivered::Quietly
-        } else {
-            Delivered::To(event)
+        Delivered::To(event)
+    }
+
+    /// An empty buffer, with room if one was kept.
+    #[inline]
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        self.spares.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    fn keep_buffer(&mut self, completion: Completion) {
+        if let Some(Operation::Send { payload, .. }) = completion.operation
+            && let Some(mut buffer) = payload.into_vec()
+            && buffer.capacity() <= SPARE_BYTES_MAX
+            && self.spares.len() < SPARES_MAX
+        {
+            buffer.clear();
+            self.spares.push(buffer);
         }
     }
 

@@ -104,6 +104,22 @@ impl Waiter {
         }
     }
 
+    /// As [`start`](Self::start), of an operation whose good end nobody waits for.
+    #[inline]
+    pub(crate) fn start_quietly(&mut self, operation: Operation) -> OpId {
+        match self {
+            Self::Uring(demultiplexer) => demultiplexer.ring_mut().start_at_once(operation),
+            Self::Other { .. } => self.start(operation),
+        }
+    }
+
+    /// Somebody waits for it after all.
+    pub(crate) fn hurry(&mut self, id: OpId) {
+        if let Self::Uring(demultiplexer) = self {
+            demultiplexer.ring_mut().hurry(id);
+        }
+    }
+
     pub(crate) fn cancel(&mut self, id: OpId) -> CancelOutcome {
         match self {
             Self::Uring(demultiplexer) => demultiplexer.ring_mut().cancel(id),

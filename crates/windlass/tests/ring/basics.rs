@@ -216,7 +216,7 @@ struct Calls {
 }
 
 #[test]
-fn a_quiet_completion_waits_for_the_next_call_or_to_be_asked_for() {
+fn of_a_quiet_send_failures_are_told_and_what_is_asked_for() {
     with_loop("quiet", |mut event_loop, mut calls: Calls| {
         let (socket, mut peer) = pair();
         let handler = |calls: &mut Calls, cx: &mut Context<'_, 'static, Calls>, _: Happened| {
@@ -239,19 +239,22 @@ fn a_quiet_completion_waits_for_the_next_call_or_to_be_asked_for() {
         let mut got = [0; 5];
         peer.read_exact(&mut got).expect("read");
         assert_eq!(calls.count, 0);
-        // The next that is not quiet brings it along.
+        assert_eq!(event_loop.take_buffer().capacity(), 5);
+        assert_eq!(event_loop.take_buffer().capacity(), 0);
+        // The next that is not quiet does not bring it along.
         event_loop
             .start_for(event, send(&socket, b"loud"))
             .expect("start");
         event_loop.run(&mut calls).expect("run");
-        assert_eq!((calls.count, calls.taken.as_slice()), (1, &[5, 4][..]));
+        assert_eq!((calls.count, calls.taken.as_slice()), (1, &[4][..]));
         let operation = event_loop
             .start_quietly_for(event, send(&socket, b"asked for"))
             .expect("start");
         assert!(event_loop.wake_for(operation));
         event_loop.run(&mut calls).expect("run");
-        assert_eq!((calls.count, calls.taken.as_slice()), (2, &[5, 4, 9][..]));
+        assert_eq!((calls.count, calls.taken.as_slice()), (2, &[4, 9][..]));
         assert!(!event_loop.wake_for(operation));
+        assert_eq!(event_loop.event_of(operation), None);
         // A failure is never quiet.
         drop(peer);
         event_loop

@@ -201,12 +201,30 @@ impl CompletionTransport {
         }
     }
 
-    /// A send whose completion would not be told of, but is waited for now.
+    /// A quiet send, of whose good end nothing tells.
     #[inline]
-    pub(in crate::models) fn take_quiet(&mut self) -> Option<OpId> {
-        let sending = self.sending.as_mut().filter(|sending| sending.is_quiet)?;
-        sending.is_quiet = false;
-        sending.id
+    pub(in crate::models) fn quiet_send(&self) -> Option<OpId> {
+        self.sending.as_ref().filter(|sending| sending.is_quiet)?.id
+    }
+
+    /// The quiet send is over, and no completion told of a failure. `spare`: a buffer in return.
+    #[inline]
+    pub(in crate::models) fn note_quietly_sent(&mut self, spare: Vec<u8>) -> News {
+        self.sending = None;
+        self.spare = spare;
+        let was_asked = std::mem::replace(&mut self.probe, Probe::Idle) == Probe::Asked;
+        News {
+            readiness: Readiness::WRITE,
+            progress: true,
+            probed: was_asked,
+        }
+    }
+
+    /// Its completion will be told after all.
+    pub(in crate::models) fn note_asked_for(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.is_quiet = false;
+        }
     }
 
     /// Learns of a peer that breaks off while nothing is received.

@@ -39,8 +39,17 @@ impl<V: Service> CompletionConnection<V> {
     ) -> bool {
         let event = cx.event();
         let mut received = false;
-        while let Some(completion) = cx.next_completion(event) {
-            let news = self.connection.transport_mut().complete(completion);
+        loop {
+            let transport = self.connection.transport_mut();
+            let news = if let Some(completion) = cx.next_completion(event) {
+                transport.complete(completion)
+            } else if let Some(send) = transport.quiet_send()
+                && cx.event_of(send).is_none()
+            {
+                transport.note_quietly_sent(cx.take_buffer())
+            } else {
+                break;
+            };
             received |= news.readiness != Readiness::WRITE;
             happened.readiness |= news.readiness;
             happened.timed_out |= news.probed;
@@ -59,12 +68,15 @@ impl<V: Service> CompletionConnection<V> {
         let wants_input = self.connection.interest().contains(Interest::READ);
         let awaits_sent = self.connection.awaits_sent();
         let transport = self.connection.transport_mut();
-        if awaits_sent
-            && let Some(operation) = transport.take_quiet()
-            && !cx.wake_for(operation)
+        if (awaits_sent || transport.is_probing())
+            && let Some(operation) = transport.quiet_send()
         {
-            // It is complete already. The event exists: its handler runs.
-            let _ = cx.activate(event, 1);
+            if cx.wake_for(operation) {
+                transport.note_asked_for();
+            } else {
+                // It is complete already. The event exists: its handler runs.
+                let _ = cx.activate(event, 1);
+            }
         }
         while let Some(wish) = transport.next_wish(wants_input, awaits_sent) {
             let started = match wish {
