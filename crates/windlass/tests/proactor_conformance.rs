@@ -154,6 +154,8 @@ macro_rules! all_on {
             timers_run_between_operations
             timeouts_complete_in_order_and_not_early
             posts_and_watched_descriptors_work_beside_operations
+            of_a_quiet_send_failures_are_told_and_what_is_asked_for
+            a_quiet_send_that_the_socket_does_not_take_is_sent_later_or_cancelled
             handlers_start_and_cancel_operations
             an_event_takes_the_completions_of_many_operations
         }

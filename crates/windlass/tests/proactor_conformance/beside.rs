@@ -1,7 +1,7 @@
 //! Operations beside the loop's other events.
 
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -156,6 +156,101 @@ pub(crate) fn posts_and_watched_descriptors_work_beside_operations(make: Make) {
     while subject.world.ticks < 1000 {
         subject.turn();
     }
+}
+
+pub(crate) fn of_a_quiet_send_failures_are_told_and_what_is_asked_for(make: Make) {
+    let mut subject = Subject::new(make);
+    let (socket, mut peer) = std::os::unix::net::UnixStream::pair().expect("pair");
+    let socket = shared(socket);
+    let handler = |world: &mut World, cx: &mut Context<'_, 'static, World>, _: Happened| {
+        world.ticks += 1;
+        let event = cx.event();
+        while let Some(completion) = cx.next_completion(event) {
+            world.done.push_back(completion);
+        }
+        Keep
+    };
+    let event = subject
+        .event_loop
+        .completion_event(Box::new(handler), CompletionOptions::default())
+        .expect("event");
+    let quiet = |subject: &mut Subject, content: &[u8]| {
+        let operation = send(&socket, content);
+        let started = subject.event_loop.start_quietly_for(event, operation);
+        started.expect("start")
+    };
+    let run = |subject: &mut Subject| {
+        let ended = subject.event_loop.run(&mut subject.world).expect("run");
+        assert_eq!(ended, StopReason::Empty);
+    };
+    // Of a good end nothing but the buffer comes back, and the loop does not wait for more.
+    let sending = quiet(&mut subject, b"quiet");
+    assert_eq!(subject.event_loop.event_of(sending), Some(event));
+    run(&mut subject);
+    let mut got = [0; 5];
+    peer.read_exact(&mut got).expect("read");
+    assert_eq!((subject.world.ticks, &got), (0, b"quiet"));
+    assert_eq!(subject.event_loop.event_of(sending), None);
+    assert!(!subject.event_loop.wake_for(sending));
+    assert!(subject.event_loop.take_buffer().capacity() >= 5);
+    assert_eq!(subject.event_loop.take_buffer().capacity(), 0);
+    // Who asks for it while it is in flight is told.
+    let sending = quiet(&mut subject, b"asked for");
+    assert!(subject.event_loop.wake_for(sending));
+    run(&mut subject);
+    let told = subject.world.done.pop_front().expect("told");
+    assert_eq!((told.id, bytes(&told)), (sending, 9));
+    assert_eq!(subject.world.ticks, 1);
+    // A failure is never quiet.
+    drop(peer);
+    let sending = quiet(&mut subject, b"to nobody");
+    run(&mut subject);
+    let told = subject.world.done.pop_front().expect("told");
+    assert_eq!((told.id, told.result.is_err()), (sending, true));
+    assert_eq!(subject.world.ticks, 2);
+}
+
+pub(crate) fn a_quiet_send_that_the_socket_does_not_take_is_sent_later_or_cancelled(make: Make) {
+    let mut subject = Subject::new(make);
+    let (socket, mut peer) = std::os::unix::net::UnixStream::pair().expect("pair");
+    socket.set_nonblocking(true).expect("set");
+    let mut filled = 0;
+    while let Ok(count) = (&socket).write(&[0; 4096]) {
+        filled += count;
+    }
+    let socket = shared(socket);
+    let handler = |world: &mut World, cx: &mut Context<'_, 'static, World>, _: Happened| {
+        let event = cx.event();
+        while let Some(completion) = cx.next_completion(event) {
+            world.done.push_back(completion);
+        }
+        Keep
+    };
+    let event = subject
+        .event_loop
+        .completion_event(Box::new(handler), CompletionOptions::default())
+        .expect("event");
+    let quiet = |subject: &mut Subject| {
+        let operation = send(&socket, b"late");
+        let started = subject.event_loop.start_quietly_for(event, operation);
+        started.expect("start")
+    };
+    let cancelled = quiet(&mut subject);
+    subject.event_loop.cancel(cancelled);
+    let told = subject.next_of(cancelled);
+    assert!(told.is_cancelled());
+    let sending = quiet(&mut subject);
+    let tick = subject.start(timeout(Duration::from_millis(5)));
+    subject.next_of(tick);
+    assert_eq!(subject.event_loop.event_of(sending), Some(event));
+    let mut got = vec![0; filled];
+    peer.read_exact(&mut got).expect("read");
+    let ended = subject.event_loop.run(&mut subject.world).expect("run");
+    assert_eq!(ended, StopReason::Empty);
+    assert!(subject.world.done.is_empty());
+    let mut got = [0; 4];
+    peer.read_exact(&mut got).expect("read");
+    assert_eq!(&got, b"late");
 }
 
 pub(crate) fn handlers_start_and_cancel_operations(make: Make) {

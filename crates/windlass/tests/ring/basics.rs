@@ -208,63 +208,6 @@ fn an_event_that_is_removed_takes_its_operations_along() {
     });
 }
 
-/// How often a handler ran, and what it took.
-#[derive(Default)]
-struct Calls {
-    count: u32,
-    taken: Vec<usize>,
-}
-
-#[test]
-fn of_a_quiet_send_failures_are_told_and_what_is_asked_for() {
-    with_loop("quiet", |mut event_loop, mut calls: Calls| {
-        let (socket, mut peer) = pair();
-        let handler = |calls: &mut Calls, cx: &mut Context<'_, 'static, Calls>, _: Happened| {
-            calls.count += 1;
-            let event = cx.event();
-            while let Some(completion) = cx.next_completion(event) {
-                if let Ok(Outcome::Bytes(count)) = completion.result {
-                    calls.taken.push(count);
-                }
-            }
-            Keep
-        };
-        let event = event_loop
-            .completion_event(Box::new(handler), CompletionOptions::default())
-            .expect("event");
-        event_loop
-            .start_quietly_for(event, send(&socket, b"quiet"))
-            .expect("start");
-        event_loop.run(&mut calls).expect("ends, as it is complete");
-        let mut got = [0; 5];
-        peer.read_exact(&mut got).expect("read");
-        assert_eq!(calls.count, 0);
-        assert_eq!(event_loop.take_buffer().capacity(), 5);
-        assert_eq!(event_loop.take_buffer().capacity(), 0);
-        // The next that is not quiet does not bring it along.
-        event_loop
-            .start_for(event, send(&socket, b"loud"))
-            .expect("start");
-        event_loop.run(&mut calls).expect("run");
-        assert_eq!((calls.count, calls.taken.as_slice()), (1, &[4][..]));
-        let operation = event_loop
-            .start_quietly_for(event, send(&socket, b"asked for"))
-            .expect("start");
-        assert!(event_loop.wake_for(operation));
-        event_loop.run(&mut calls).expect("run");
-        assert_eq!((calls.count, calls.taken.as_slice()), (2, &[4, 9][..]));
-        assert!(!event_loop.wake_for(operation));
-        assert_eq!(event_loop.event_of(operation), None);
-        // A failure is never quiet.
-        drop(peer);
-        event_loop
-            .start_quietly_for(event, send(&socket, b"to nobody"))
-            .expect("start");
-        event_loop.run(&mut calls).expect("run");
-        assert_eq!(calls.count, 3);
-    });
-}
-
 #[test]
 fn an_operation_for_no_event_comes_back() {
     with_loop("no event", |mut event_loop, mut none: ()| {
