@@ -1,5 +1,6 @@
 //! Tests of what is a whole process's: signal dispositions, forks.
 
+use std::io::{self, Read};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
@@ -35,6 +36,25 @@ pub(crate) fn alone(path: &str, body: impl FnOnce()) {
 /// Runs `child` in a fork, for at most a minute, and waits for it. The process must have one
 /// thread, as it has within [`alone`].
 pub(crate) fn in_fork(child: impl FnOnce()) {
+    let pid = fork(child);
+    must_end_well(pid);
+}
+
+/// Runs `parent` while a fork has its memory, and does nothing. As [`in_fork`].
+pub(crate) fn beside_a_fork(parent: impl FnOnce()) {
+    let (mut end, held) = io::pipe().expect("pipe");
+    let mut held = Some(held);
+    let pid = fork(|| {
+        // The parent's is then the only one.
+        drop(held.take());
+        assert_eq!(end.read(&mut [0]).expect("read"), 0);
+    });
+    parent();
+    drop(held);
+    must_end_well(pid);
+}
+
+fn fork(child: impl FnOnce()) -> Pid {
     // SAFETY: `alone` runs on the process's one thread, so that no lock is left held.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
@@ -44,7 +64,10 @@ pub(crate) fn in_fork(child: impl FnOnce()) {
         // SAFETY: ends the process; takes a number.
         unsafe { libc::_exit(i32::from(outcome.is_err())) };
     }
-    let pid = Pid::from_raw(pid).expect("fork");
+    Pid::from_raw(pid).expect("fork")
+}
+
+fn must_end_well(pid: Pid) {
     let (_, status) = loop {
         match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
             Err(rustix::io::Errno::INTR) => {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::operation::{Payload, SharedFd};
-use crate::own_process::{alone, in_fork};
+use crate::own_process::{alone, beside_a_fork, in_fork};
 
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
@@ -54,10 +54,14 @@ fn is_refused<T>(result: &io::Result<T>) -> bool {
 }
 
 fn next(ring: &mut Ring) -> Completion {
-    let (pools, mut found) = (BufferPools::new(), None);
+    next_with(ring, &BufferPools::new())
+}
+
+fn next_with(ring: &mut Ring, pools: &BufferPools) -> Completion {
+    let mut found = None;
     while found.is_none() {
-        ring.wait(&pools, LONG).expect("wait");
-        let reap = ring.reap(&pools, |reaped| {
+        ring.wait(pools, LONG).expect("wait");
+        let reap = ring.reap(pools, |reaped| {
             if let Reaped::Operation(completion) = reaped {
                 found = Some(completion);
             }
@@ -184,6 +188,37 @@ fn a_ring_that_was_made_anew_is_the_childs_and_not_the_grandchilds() {
         });
         peer.write_all(b"parent").expect("write");
         assert!(matches!(next(&mut ring).result, Ok(Outcome::Bytes(6))));
+    });
+}
+
+/// Memory that is shared with a child is copied when it is written: the kernel must go on reading
+/// the parent's.
+#[test]
+fn the_kernel_sees_the_buffers_that_a_parent_gives_back_beside_a_child() {
+    let name = "the_kernel_sees_the_buffers_that_a_parent_gives_back_beside_a_child";
+    with_rings(name, |mut ring| {
+        let (socket, mut peer) = pair();
+        let mut pools = BufferPools::new();
+        let Ok(pool) = pools.add(Some(&mut ring), 2, 64) else {
+            println!("skipped: no pools");
+            return;
+        };
+        beside_a_fork(|| {
+            let mut is_started = false;
+            for turn in 0..10_u8 {
+                if !is_started {
+                    let socket = Arc::clone(&socket);
+                    ring.start(Operation::ReceiveMultishot { socket, pool });
+                }
+                peer.write_all(&[turn; 40]).expect("write");
+                let completion = next_with(&mut ring, &pools);
+                is_started = completion.has_more();
+                let Ok(Outcome::Buffer(buffer)) = completion.result else {
+                    panic!("turn {turn}: {:?}", completion.result);
+                };
+                assert_eq!(*buffer, [turn; 40]);
+            }
+        });
     });
 }
 
