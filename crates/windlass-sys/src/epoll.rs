@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use libc::c_long;
+
 use crate::errno::{self, check};
 use crate::timespec;
 
@@ -61,7 +63,8 @@ impl Epoll {
     }
 
     /// Replaces the instance by an empty one of the same number, dup3(2): for a child after a fork,
-    /// to which the old one is the parent's, and where others know it by its number.
+    /// to which the old one is the parent's, and where others know it by its number. A thread that is
+    /// waiting goes on with the old one until its wait ends.
     ///
     /// # Errors
     ///
@@ -69,7 +72,7 @@ impl Epoll {
     pub fn renew(&self) -> io::Result<()> {
         let new = Self::new()?;
         // SAFETY: The number that is closed and opened again is `self.fd`'s, which owns it before
-        // and after; both are epoll instances.
+        // and after; both are epoll instances, so that whoever borrowed it still has one.
         check(unsafe { libc::dup3(new.fd.as_raw_fd(), self.fd.as_raw_fd(), libc::O_CLOEXEC) })?;
         Ok(())
     }
@@ -146,16 +149,16 @@ impl Epoll {
         let count = buffer.capacity_i32();
         let events = buffer.events.as_mut_ptr();
         // By number, as the C library's function also looks whether its thread is to be cancelled;
-        // as epoll_pwait, which every architecture has.
+        // as epoll_pwait, which every architecture has. It takes words: numbers are widened.
         // SAFETY: `events` points to `count` entries that `buffer` owns and that stay borrowed
         // during the call, and no signal mask is passed; `self.fd` is open until drop.
         let rc = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait,
-                self.fd.as_raw_fd(),
+                c_long::from(self.fd.as_raw_fd()),
                 events,
-                count,
-                timeout_ms,
+                c_long::from(count),
+                c_long::from(timeout_ms),
                 std::ptr::null::<libc::sigset_t>(),
                 0_usize,
             )
@@ -175,9 +178,9 @@ impl Epoll {
             let rc = unsafe {
                 libc::syscall(
                     libc::SYS_epoll_pwait2,
-                    self.fd.as_raw_fd(),
+                    c_long::from(self.fd.as_raw_fd()),
                     events,
-                    count,
+                    c_long::from(count),
                     &raw const ts,
                     no_mask,
                     0_usize,
@@ -238,8 +241,10 @@ impl EventBuffer {
             .map(|event| (event.events, event.u64))
     }
 
+    /// How many reports a wait asks for: at most as many as the kernel takes, whose limit is of bytes.
     fn capacity_i32(&self) -> i32 {
-        i32::try_from(self.events.len()).unwrap_or(i32::MAX)
+        const COUNT_MAX: i32 = i32::MAX / size_of::<libc::epoll_event>() as i32;
+        i32::try_from(self.events.len()).map_or(COUNT_MAX, |len| len.min(COUNT_MAX))
     }
 }
 

@@ -17,6 +17,8 @@ pub mod file;
 pub mod limits;
 pub mod net;
 pub mod operation;
+#[cfg(test)]
+mod own_process;
 pub mod poll;
 pub mod provided;
 pub mod select;

@@ -24,6 +24,12 @@
 //! The first thread that waits is the only one from then on: others get `EEXIST`. Before, and
 //! while nothing is in flight, a ring may move. (On kernels before 6.1 it may move always.)
 //!
+//! # Forks
+//!
+//! A child after a fork(2) shares the queues' memory with its parent. Until it has called
+//! [`reinit`](Ring::reinit) everything is refused there with [`InChild`], and nothing of the
+//! parent's is touched; each entry point looks at [one word](fork_guard) for that.
+//!
 //! # Cost
 //!
 //! An operation is an entry of 64 bytes and a place in the table; no allocation but for vectored
@@ -37,6 +43,9 @@ mod direct;
 mod ending;
 mod entry;
 mod flight;
+mod fork_guard;
+#[cfg(test)]
+mod fork_tests;
 #[cfg(test)]
 mod ownership_tests;
 mod setup;
@@ -56,6 +65,8 @@ use io_uring::{IoUring, opcode, squeue};
 
 use self::at_once::AtOnce;
 use self::flight::{Flight, Stage};
+pub use self::fork_guard::InChild;
+use self::fork_guard::Owner;
 use self::setup::Abilities;
 pub use self::setup::{Modes, RingOptions, Unavailable};
 use self::submission::cancel_entry;
@@ -70,7 +81,7 @@ pub struct Ring {
     /// Whether entries can be submitted: its thread is known.
     is_enabled: bool,
     /// The process that opened it: a child after a fork must leave it alone.
-    process: u32,
+    owner: Owner,
     flights: OpTable<Flight>,
     /// Entries that found the submission queue full, in order.
     overflow: VecDeque<squeue::Entry>,
@@ -181,12 +192,13 @@ impl Ring {
     /// Why there is none: see [`Unavailable`].
     pub fn open(options: RingOptions) -> Result<Self, Unavailable> {
         let (io, abilities) = setup::open(&options)?;
+        let owner = Owner::this_process().map_err(Unavailable::Memory)?;
         Ok(Self {
             is_enabled: !io.params().is_setup_single_issuer(),
             io,
             options,
             abilities,
-            process: std::process::id(),
+            owner,
             flights: OpTable::new(),
             overflow: VecDeque::new(),
             at_once: AtOnce::default(),
@@ -203,21 +215,17 @@ impl Ring {
     /// completion.
     #[inline]
     pub fn start(&mut self, operation: Operation) -> OpId {
-        let is_lost = match &operation {
-            Operation::ReceiveMultishot { pool, .. } => !self.has_pool(*pool),
-            _ => false,
-        };
+        let refusal = self.refusal(&operation);
         let id = self.flights.insert(Flight::new(operation));
-        if is_lost {
-            // The kernel would say that there is no buffer, again and again.
-            self.end(id, Err(io::Error::from_raw_os_error(libc::EINVAL)));
-        } else {
-            self.submit(id);
+        match refusal {
+            Some(error) => self.end(id, Err(error)),
+            None => self.submit(id),
         }
         id
     }
 
-    /// Asks for an operation to be cancelled.
+    /// Asks for an operation to be cancelled. In a child after a fork, before
+    /// [`reinit`](Self::reinit), which tells their end, of those that the parent's kernel side has.
     pub fn cancel(&mut self, id: OpId) -> CancelOutcome {
         let Some(flight) = self.flights.get_mut(id) else {
             return CancelOutcome::AlreadyComplete;
@@ -237,13 +245,16 @@ impl Ring {
         if let Some(flight) = self.flights.get_mut(id) {
             flight.cancel_asked = true;
         }
-        self.push(cancel_entry(id.to_bits()));
+        if self.owner.is_this_process() {
+            self.push(cancel_entry(id.to_bits()));
+        }
         CancelOutcome::Requested
     }
 
     /// Waits for `fd` to be ready for `events` (flags of [`epoll`](crate::epoll)) and reports that
     /// as [`Reaped::Poll`]. The kernel keeps the open file from its submission on, until the poll
-    /// ends; the number may be closed meanwhile.
+    /// ends; the number may be closed meanwhile. Does nothing in a child after a fork, before
+    /// [`reinit`](Self::reinit), after which there are no polls.
     ///
     /// # Panics
     ///
@@ -253,12 +264,16 @@ impl Ring {
         let entry = opcode::PollAdd::new(io_uring::types::Fd(fd), events)
             .multi(mode == PollMode::Edge)
             .build();
-        self.push(entry.user_data(POLL | key));
+        if self.owner.is_this_process() {
+            self.push(entry.user_data(POLL | key));
+        }
     }
 
     /// Ends a poll; its last completion says `ECANCELED`, if it was not complete already.
     pub fn unpoll(&mut self, key: u64) {
-        self.push(cancel_entry(POLL | key));
+        if self.owner.is_this_process() {
+            self.push(cancel_entry(POLL | key));
+        }
     }
 
     /// Submits what was started, and waits until something is complete or `timeout` is over
@@ -267,8 +282,10 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// `EEXIST` (another thread waited before). What is temporary is retried: entries stay queued.
+    /// `EEXIST` (another thread waited before); [`InChild`] within an error of kind `Other`. What is
+    /// temporary is retried: entries stay queued.
     pub fn wait(&mut self, pools: &BufferPools, timeout: Option<Duration>) -> io::Result<WaitEnd> {
+        self.owner.check()?;
         self.enable()?;
         self.resume_parked(pools);
         while !self.overflow.is_empty() {
@@ -305,6 +322,7 @@ impl Ring {
     ///
     /// As [`wait`](Self::wait).
     pub fn submit_now(&mut self) -> io::Result<()> {
+        self.owner.check()?;
         self.enable()?;
         self.fill_queue();
         self.enter(0, None).map(drop)
@@ -315,7 +333,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait), if completions that found no room in the queue can't be fetched.
+    /// As [`wait`](Self::wait), if completions that found no room in the queue can't be fetched; and
+    /// [`InChild`], after what was [refused](Self::start) for it was handed out.
     #[inline]
     pub fn reap(&mut self, pools: &BufferPools, mut sink: impl FnMut(Reaped)) -> io::Result<()> {
         loop {
@@ -323,6 +342,7 @@ impl Ring {
                 self.flights.release(untried.id);
                 sink(Reaped::Operation(untried.into_completion()));
             }
+            self.owner.check()?;
             while let answers @ 1.. = self.fetch() {
                 for at in 0..answers {
                     let (data, result, flags) = self.fetched[at];
@@ -395,11 +415,27 @@ impl Ring {
         self.answered(pools, data, result, flags)
     }
 
+    /// Why an operation is not even begun.
+    #[inline]
+    fn refusal(&self, operation: &Operation) -> Option<io::Error> {
+        if let Err(error) = self.owner.check() {
+            return Some(error);
+        }
+        match operation {
+            // The kernel would say that there is no buffer, again and again.
+            Operation::ReceiveMultishot { pool, .. } if !self.has_pool(*pool) => {
+                Some(io::Error::from_raw_os_error(libc::EINVAL))
+            }
+            _ => None,
+        }
+    }
+
     fn has_pool(&self, id: PoolId) -> bool {
         usize::from(id.number()) < self.pools.len()
     }
 
     pub(crate) fn register_pool(&mut self, id: PoolId, memory: &Arc<PoolMemory>) -> io::Result<()> {
+        self.owner.check()?;
         let number = usize::from(id.number());
         if number != self.pools.len() {
             // A pool of other `BufferPools`: its number is taken, or will be.

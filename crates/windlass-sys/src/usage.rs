@@ -27,10 +27,11 @@ pub struct ProcessUsage {
 /// None is known; a filter of system calls may refuse.
 pub fn process_usage() -> io::Result<ProcessUsage> {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is a local, valid for the write of one rusage.
+    // SAFETY: `usage` is a local, valid for the write of one rusage; the kernel keeps no address.
     let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
     check(result)?;
-    // SAFETY: it was zeroed, and an rusage is integers only, for which zero is a value.
+    // SAFETY: `usage` was zeroed above, and a rusage is integers only, so that what the kernel left
+    // as it was is a value too.
     let usage = unsafe { usage.assume_init() };
     Ok(ProcessUsage {
         user: to_duration(usage.ru_utime),
@@ -55,19 +56,25 @@ mod tests {
 
     use super::*;
 
+    /// The sum of both kinds of time, which is exact: a clock's tick that meets the one or the other
+    /// may be long in coming.
+    fn used() -> Duration {
+        let usage = process_usage().expect("usage");
+        usage.user + usage.system
+    }
+
     #[test]
     fn threads_that_have_ended_count() {
         let before = process_usage().expect("usage");
         let spins = thread::spawn(|| {
-            let begun = process_usage().expect("usage");
-            while process_usage().expect("usage").user == begun.user {
+            let begun = used();
+            while used() == begun {
                 std::hint::spin_loop();
             }
-            thread::yield_now();
         });
         spins.join().expect("no panic");
         let after = process_usage().expect("usage");
-        assert!(after.user > before.user);
+        assert!(after.user + after.system > before.user + before.system);
         // Waiting for the thread, at the least, was one.
         assert!(after.voluntary_switches >= before.voluntary_switches);
     }

@@ -1,44 +1,21 @@
 use std::io::{Read, Write};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::Signal;
 
 use super::*;
+use crate::own_process::{self, in_fork};
 use crate::poll::{self, PollFd};
 
 const USR1: i32 = libc::SIGUSR1;
 const USR2: i32 = libc::SIGUSR2;
 
-/// Dispositions and forks are the process's: runs `body` in a process, and on a main thread, of
-/// its own, which is this test binary with only the test `name`.
+/// Dispositions and forks are the process's: runs `body` in one of its own.
 fn alone(name: &str, body: fn()) {
-    const VARIABLE: &str = "WINDLASS_TEST_ALONE";
-    if std::env::var_os(VARIABLE).is_some_and(|value| value == name) {
-        body();
-        return;
-    }
-    let test = format!("signal::tests::{name}");
-    let output = Command::new(std::env::current_exe().expect("the test binary"))
-        .args(["--exact", &test, "--test-threads=1", "--nocapture"])
-        .env(VARIABLE, name)
-        .output()
-        .expect("run");
-    let (out, err) = (&output.stdout, &output.stderr);
-    assert!(
-        output.status.success(),
-        "{name}: {}\n{}\n{}",
-        output.status,
-        String::from_utf8_lossy(out),
-        String::from_utf8_lossy(err),
-    );
-    assert!(
-        String::from_utf8_lossy(out).contains("1 passed"),
-        "{name} did not run"
-    );
+    own_process::alone(&format!("signal::tests::{name}"), body);
 }
 
 /// Delivered before it returns: the signal goes to the calling thread.
@@ -73,25 +50,6 @@ fn is_readable(channel: &SignalChannel) -> bool {
 fn wait_until_readable(channel: &SignalChannel) {
     let mut fds = [PollFd::new(channel.as_fd().as_raw_fd(), poll::IN)];
     while poll::poll(&mut fds, None).expect("poll") == 0 {}
-}
-
-/// Runs `child` in a fork and waits for it. The process must have one thread.
-fn in_fork(child: impl FnOnce()) {
-    // SAFETY: `alone` runs on the process's one thread, so that no lock is left held.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        let outcome = catch_unwind(AssertUnwindSafe(child));
-        // SAFETY: ends the process; takes a number.
-        unsafe { libc::_exit(i32::from(outcome.is_err())) };
-    }
-    let pid = Pid::from_raw(pid).expect("fork");
-    let (_, status) = loop {
-        match rustix::process::waitpid(Some(pid), WaitOptions::empty()) {
-            Err(rustix::io::Errno::INTR) => {}
-            other => break other.expect("waitpid").expect("the child ended"),
-        }
-    };
-    assert_eq!(status.exit_status(), Some(0), "the child failed");
 }
 
 /// Without `SA_RESTORER`, which the C library adds whenever it sets a disposition.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
 
+use super::fork_guard::Owner;
 use super::submission::timespec;
 use super::{IGNORED, Reaped, Ring, Untried, setup};
 use crate::operation::{Completion, OpId};
@@ -46,19 +47,20 @@ impl Ring {
             }
         }
         let (io, abilities) = setup::open(&self.options)?;
+        let owner = Owner::this_process()?;
         self.is_enabled = !io.params().is_setup_single_issuer();
         // Closes the old one: the parent's stays open by its own descriptor.
         self.io = io;
         self.at_once.forget();
         self.abilities = abilities;
-        self.process = std::process::id();
+        self.owner = owner;
         self.pools.clear();
         pools.register_again(self)?;
         Ok(back)
     }
 
     fn is_in_child(&self) -> bool {
-        self.process != std::process::id()
+        !self.owner.is_this_process()
     }
 
     /// Ends what the kernel has not seen: it never begins.

@@ -41,7 +41,9 @@ pub enum Modes {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// The sysctl `kernel.io_uring_disabled` forbids it: 1, to unprivileged processes; 2, to all.
+    /// The sysctl `kernel.io_uring_disabled` forbids it: 1, to processes that have no
+    /// `CAP_SYS_ADMIN` and are not of the group `kernel.io_uring_group`; 2, to all. Whoever the value
+    /// 1 does not concern was refused by a seccomp filter or a security module.
     Disabled {
         /// Its value.
         value: u8,
@@ -61,10 +63,19 @@ pub enum Unavailable {
 
 impl Unavailable {
     fn from_setup(error: io::Error) -> Self {
+        // Missing before Linux 6.6.
+        let sysctl = fs::read_to_string("/proc/sys/kernel/io_uring_disabled");
+        Self::classify(error, sysctl.as_deref().unwrap_or_default())
+    }
+
+    /// The reason for an error of io_uring_setup(2); `sysctl` is what the file of
+    /// `kernel.io_uring_disabled` holds.
+    fn classify(error: io::Error, sysctl: &str) -> Self {
         match error.raw_os_error() {
             Some(libc::ENOSYS) => Self::Missing(error),
-            Some(libc::EPERM | libc::EACCES) => match sysctl() {
-                Some(value @ 1..) => Self::Disabled { value },
+            // The sysctl is asked before any security module, which may say the same.
+            Some(libc::EPERM | libc::EACCES) => match sysctl.trim().parse() {
+                Ok(value @ 1..) => Self::Disabled { value },
                 _ => Self::Forbidden(error),
             },
             Some(libc::ENOMEM) => Self::Memory(error),
@@ -73,17 +84,19 @@ impl Unavailable {
     }
 }
 
-/// The value of `kernel.io_uring_disabled`; `None` before Linux 6.6.
-fn sysctl() -> Option<u8> {
-    let text = fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
-    text.trim().parse().ok()
-}
-
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Disabled { value } => {
-                write!(f, "open an io_uring: kernel.io_uring_disabled is {value}")
+                let whom = match value {
+                    1 => "unprivileged processes outside of kernel.io_uring_group",
+                    _ => "all processes",
+                };
+                write!(
+                    f,
+                    "open an io_uring: the sysctl kernel.io_uring_disabled is {value} and forbids it \
+                     to {whom}"
+                )
             }
             Self::Forbidden(_) => {
                 f.write_str("open an io_uring: a seccomp filter or security module forbids it")
@@ -228,4 +241,60 @@ fn build(builder: Builder, options: &RingOptions) -> Result<IoUring, Unavailable
     builder
         .build(options.submission_entries)
         .map_err(Unavailable::from_setup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classify(errno: i32, sysctl: &str) -> Unavailable {
+        Unavailable::classify(io::Error::from_raw_os_error(errno), sysctl)
+    }
+
+    #[test]
+    fn a_sysctl_that_forbids_is_named_and_no_filter() {
+        for (content, expected, whom) in [
+            ("1\n", 1, "io_uring_group"),
+            ("2\n", 2, "all processes"),
+            ("2", 2, "all processes"),
+        ] {
+            let reason = classify(libc::EPERM, content);
+            assert!(
+                matches!(reason, Unavailable::Disabled { value } if value == expected),
+                "{content:?}: {reason:?}"
+            );
+            let text = reason.to_string();
+            assert!(text.contains("kernel.io_uring_disabled is"), "{text}");
+            assert!(text.contains(whom), "{text}");
+            assert!(!text.contains("seccomp"), "{text}");
+            let error = io::Error::from(reason);
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+    }
+
+    #[test]
+    fn a_filter_is_named_where_the_sysctl_allows_or_does_not_exist() {
+        for content in ["0\n", "", "unreadable", "-1\n"] {
+            for errno in [libc::EPERM, libc::EACCES] {
+                let reason = classify(errno, content);
+                assert!(
+                    matches!(reason, Unavailable::Forbidden(_)),
+                    "{content:?}: {reason:?}"
+                );
+                let text = reason.to_string();
+                assert!(text.contains("seccomp"), "{text}");
+                assert!(!text.contains("sysctl"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_errors_are_not_the_sysctls() {
+        let missing = classify(libc::ENOSYS, "2\n");
+        assert!(matches!(missing, Unavailable::Missing(_)), "{missing:?}");
+        let memory = classify(libc::ENOMEM, "2\n");
+        assert!(matches!(memory, Unavailable::Memory(_)), "{memory:?}");
+        let other = classify(libc::EMFILE, "1\n");
+        assert!(matches!(other, Unavailable::Other(_)), "{other:?}");
+    }
 }

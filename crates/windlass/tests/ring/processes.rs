@@ -1,5 +1,6 @@
 //! Where there is no ring, and what a fork leaves.
 
+use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -136,6 +137,10 @@ fn after_a_fork_the_child_has_its_own_ring_and_the_parent_goes_on() {
             // SAFETY: takes a number.
             unsafe { libc::alarm(60) };
             let child = std::panic::AssertUnwindSafe(|| {
+                let early = event_loop.run_nonblocking(&mut seen);
+                let error = early.expect_err("the ring is the parent's");
+                let cause = error.source().expect("a cause").to_string();
+                assert!(cause.contains("after a fork"), "{cause}");
                 event_loop.reinit().expect("reinit");
                 event_loop.run(&mut seen).expect("run");
                 let (own, mut own_peer) = pair();
