@@ -47,6 +47,7 @@ impl Ring {
     #[inline]
     pub fn start_at_once(&mut self, operation: Operation) -> OpId {
         let is_possible = matches!(operation, Operation::Send { .. })
+            && self.owner.is_this_process()
             && self.overflow.is_empty()
             && !self.io.submission().is_full();
         if !is_possible {

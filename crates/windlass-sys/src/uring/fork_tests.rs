@@ -75,7 +75,7 @@ fn next_with(ring: &mut Ring, pools: &BufferPools) -> Completion {
 fn try_everything(ring: &mut Ring, in_flight: OpId, socket: &SharedFd) {
     let mut pools = BufferPools::new();
     let first = ring.start(send(socket));
-    let second = ring.start(send(socket));
+    let second = ring.start_at_once(send(socket));
     assert_eq!(ring.cancel(in_flight), CancelOutcome::Requested);
     ring.poll(0, crate::epoll::IN, PollMode::Edge, 7);
     ring.unpoll(7);
