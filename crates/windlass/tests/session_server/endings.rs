@@ -1,6 +1,6 @@
 //! How connections end: in order, late, in the middle, by either side.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread;
@@ -35,8 +35,9 @@ pub(crate) fn the_answer_survives_unread_input<M: Model>() {
         ..Limits::default()
     };
     let (server, _) = serve::<M>(limits);
-    let unread = vec![b'x'; 64 * MIB];
-    for _ in 0..100 {
+    // Each time more than the kernel holds between two ends.
+    let unread = vec![b'x'; 24 * MIB];
+    for _ in 0..20 {
         let mut client = server.connect();
         client.send("bye answer\n").send(&unread);
         assert_eq!(client.rest(), b"answer\n");
@@ -185,22 +186,43 @@ pub(crate) fn a_peer_that_takes_nothing_is_cut<M: Model>() {
     assert_eq!(server.stop_and_join().write_stalls, 2);
 }
 
+/// Where the machine held the reader up, an attempt tells nothing; the next one has more time.
 pub(crate) fn a_slow_but_steady_reader_is_not_cut<M: Model>() {
-    let write_stall_timeout = Some(Duration::from_millis(1500));
+    for timeout_ms in [500, 1000, 2000, 4000, 8000] {
+        let timeout = Duration::from_millis(timeout_ms);
+        let (stalls, longest_pause) = read_slowly::<M>(timeout);
+        if stalls == 0 {
+            return;
+        }
+        assert!(
+            longest_pause >= timeout / 4,
+            "cut after {timeout:?}, but it paused for {longest_pause:?} at most"
+        );
+    }
+    panic!("this machine is too busy for a steady reader");
+}
+
+/// Reads for longer than the time that a peer may take nothing; answers how many were cut for that,
+/// and the longest time between two reads.
+fn read_slowly<M: Model>(timeout: Duration) -> (u64, Duration) {
     let (server, _) = serve::<M>(Limits {
-        write_stall_timeout,
+        write_stall_timeout: Some(timeout),
         ..Limits::default()
     });
     let mut client = server.connect();
     client.send("flood\n");
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(4) {
-        // Fast enough for the window to open now and then.
-        client.bytes(256 * 1024);
-        thread::park_timeout(Duration::from_millis(20));
+    let (begun, mut last) = (Instant::now(), Instant::now());
+    let mut longest_pause = Duration::ZERO;
+    // Fast enough for the window to open now and then.
+    let mut piece = vec![0; 256 * 1024];
+    while begun.elapsed() < 3 * timeout && client.socket().read_exact(&mut piece).is_ok() {
+        thread::park_timeout(Duration::from_millis(10));
+        longest_pause = longest_pause.max(last.elapsed());
+        last = Instant::now();
     }
+    longest_pause = longest_pause.max(last.elapsed());
     drop(client);
-    assert_eq!(server.stop_and_join().write_stalls, 0);
+    (server.stop_and_join().write_stalls, longest_pause)
 }
 
 pub(crate) fn a_panic_ends_one_connection_and_leaks_nothing<M: Model>() {

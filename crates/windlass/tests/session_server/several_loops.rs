@@ -231,7 +231,8 @@ fn what_a_stop_cuts_is_told() {
         works.send("gated-shout x\n");
         probe.wait("the job has begun", |seen| seen.jobs_begun == 1);
         let mut blocked = Client::connect(server.addr.unwrap());
-        blocked.send("flood\n");
+        // Queued at once, and more than the kernel takes.
+        blocked.send("big 33554432\n");
         blocked.bytes(8);
         server.stop.stop().unwrap();
         server.stop.stop().unwrap();

@@ -270,6 +270,18 @@ impl TempFile {
         Self(path)
     }
 
+    /// One of zeros that takes no room.
+    fn sparse(name: &str, len: usize) -> Self {
+        let file = Self::new(name, b"");
+        file.set_len(len);
+        file
+    }
+
+    fn set_len(&self, len: usize) {
+        let file = fs::OpenOptions::new().write(true).open(&self.0).unwrap();
+        file.set_len(len as u64).unwrap();
+    }
+
     fn serve<M: Model>(&self) -> (Server, Arc<Probe>) {
         let service = LineService {
             file: Some(self.0.clone()),
@@ -325,27 +337,22 @@ pub(crate) fn a_file_that_is_replaced_or_deleted_is_sent_as_it_was_opened<M: Mod
 }
 
 pub(crate) fn a_file_that_gets_shorter_ends_the_connection<M: Model>() {
-    let content = pattern(4 * LARGE_BYTES);
-    let file = TempFile::new("truncated", &content);
+    let len = 4 * LARGE_BYTES;
+    let file = TempFile::sparse("truncated", len);
     let (server, probe) = file.serve::<M>();
     let mut client = server.connect();
     client.send("file\necho never\n");
     assert_eq!(client.line(), "file");
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&file.0)
-        .unwrap()
-        .set_len(1 << 20)
-        .unwrap();
+    file.set_len(1 << 20);
     let (bytes, end) = client.rest_or_reset();
     assert_eq!(end, End::Reset);
-    assert!(bytes.len() < content.len());
+    assert!(bytes.len() < len);
     probe.wait("the session is gone", |seen| seen.dropped == 1);
     assert_eq!(server.stop_and_join().truncated_files, 1);
 }
 
 pub(crate) fn a_client_that_breaks_off_is_no_file_that_gets_shorter<M: Model>() {
-    let file = TempFile::new("broken-off", &pattern(4 * LARGE_BYTES));
+    let file = TempFile::sparse("broken-off", 4 * LARGE_BYTES);
     let (server, probe) = file.serve::<M>();
     for round in 0..4 {
         let mut client = server.connect();
