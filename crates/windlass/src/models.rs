@@ -86,6 +86,7 @@
 //! [`ModelKind`] names the models, for programs that let their users choose:
 //! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
+mod accept_policy;
 mod builder;
 mod carrier;
 mod connection;
