@@ -26,6 +26,10 @@ use crate::session::Service;
 ///   └─────────────────────────────────────────┘
 /// ```
 ///
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | each loop's thread | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
 /// Short requests cost what they cost in a [`SingleLoop`](super::SingleLoop), and long ones hold up
 /// nobody, because their sessions give them away ([`Next::Job`](crate::session::Next::Job)). Choose it
 /// when some requests compute or block and most do not. [`MultiLoop`] hands jobs to a pool too; this

@@ -37,9 +37,13 @@ use crate::session::Service;
 ///                              one worker pool
 /// ```
 ///
-/// A connection stays in the loop that accepted it, so that a request costs what it costs in a
-/// [`SingleLoop`](super::SingleLoop), without a lock; what loops share is the service, the pool and the count of
-/// connections. Choose it when one core is not enough. Its weakness: connections are divided by
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | each loop's thread, for its own connections | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
+/// A connection stays in the loop that opened it, so that a request costs what it costs in a
+/// [`SingleLoop`](super::SingleLoop), without a lock; what loops share is the service, the pool and
+/// the count of connections. Choose it when answers are short and one core is not enough. Its weakness: connections are divided by
 /// number and not by load, so that a loop whose connections are busy may have more to do than
 /// another.
 ///

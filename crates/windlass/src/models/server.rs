@@ -43,7 +43,7 @@ pub trait Server<V: Service>: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// If waiting fails.
+    /// If waiting fails in any thread, or a thread can't be started.
     ///
     /// # Panics
     ///

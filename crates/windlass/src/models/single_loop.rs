@@ -37,9 +37,14 @@ use crate::session::Service;
 ///                         worker pool
 /// ```
 ///
-/// The cheapest model per request, as nothing is handed over: one read, one write, and a share of
-/// one wait. A session that computes long or blocks holds up all others, unless it hands that out
-/// as a job.
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the loop's thread | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
+/// The cheapest model of those that wait for readiness, as nothing is handed over: one read, one
+/// write, and a share of one wait for each request. Choose it when answers are short and nothing
+/// blocks, and to measure the others by. A session that computes long or blocks holds up all others,
+/// unless it hands that out as a job.
 ///
 /// # Memory
 ///

@@ -37,6 +37,10 @@ use crate::session::Service;
 ///   └────────────────┘   └────────────────┘
 /// ```
 ///
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the connection's thread | the same | the same; jobs too | the same |
+///
 /// The oldest model: whatever a session or a job blocks in holds up its own connection only, and the
 /// kernel is the scheduler. Choose it for small tools, for tens of connections that block, and to
 /// compare. It costs a thread per connection (a stack, the kernel's part of about 25 KiB, a start of
