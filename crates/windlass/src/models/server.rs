@@ -43,7 +43,7 @@ pub trait Server<V: Service>: fmt::Debug {
     ///
     /// # Errors
     ///
-    /// If waiting fails.
+    /// If waiting fails in any thread, or a thread can't be started.
     ///
     /// # Panics
     ///
@@ -72,10 +72,54 @@ pub trait Server<V: Service>: fmt::Debug {
     }
 }
 
+/// Gives a model that is a [`Server`] the methods that every program calls, without the trait.
+macro_rules! methods_of_a_server {
+    ($model:ident) => {
+        impl<V: Service> $model<V> {
+            /// The addresses that are listened on, with the ports that were chosen. Unix sockets
+            /// have none.
+            #[must_use]
+            pub fn local_addrs(&self) -> &[std::net::SocketAddr] {
+                Server::local_addrs(self)
+            }
+
+            /// A handle that stops the server, from any thread or handler.
+            #[must_use]
+            pub fn stop_handle(&self) -> super::StopHandle {
+                Server::stop_handle(self)
+            }
+
+            /// Serves until it is stopped; answers what was done, by all threads together, which
+            /// have ended then. Called again after a stop, it answers the same.
+            ///
+            /// # Errors
+            ///
+            /// If waiting fails in any thread, or a thread can't be started.
+            ///
+            /// # Panics
+            ///
+            /// As [`Server::run`].
+            pub fn run(&mut self) -> Result<super::ServerReport, crate::event_loop::RunError> {
+                Server::run(self)
+            }
+
+            /// What the stop cut, up to 32 connections of each thread; known when
+            /// [`run`](Self::run) has returned.
+            #[must_use]
+            pub fn cut_connections(&self) -> Vec<super::CutConnection> {
+                Server::cut_connections(self)
+            }
+        }
+    };
+}
+pub(super) use methods_of_a_server;
+
 /// Makes a model a [`Server`] that is another one, set up in a certain way: its `server` and
 /// `server_mut`. What it does otherwise may follow in braces.
 macro_rules! serve_as_its_inner {
     ($model:ident $({ $($other:item)* })?) => {
+        super::server::methods_of_a_server!($model);
+
         impl<V: Service> Server<V> for $model<V> {
             fn kind(&self) -> ModelKind {
                 ModelKind::$model

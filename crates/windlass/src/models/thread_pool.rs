@@ -1,17 +1,13 @@
 //! Thread pool: the model in which a thread stays with a connection until its exchange is done.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
 use super::crew::{CrewParts, CrewServer, Stay, crew_model};
-use super::handle::StopHandle;
 use super::listening::BindError;
-use super::report::{CutConnection, ServerReport};
 use super::server::{ModelKind, Server, serve_as_its_inner};
-use crate::event_loop::RunError;
 use crate::session::Service;
 use crate::thread_set::Rank;
 
