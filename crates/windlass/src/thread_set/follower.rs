@@ -207,8 +207,7 @@ impl<S: 'static> Promoted<'_, S> {
     pub fn handle(mut self, state: &mut S) {
         let call = self.0.call.take().expect("handled once: that consumes it");
         let now = self.0.now;
-        let follower = &mut *self.0.follower;
-        follower.done = Some(follower.invoke(state, call, now));
+        self.0.follower.handle(state, call, now);
     }
 }
 
@@ -238,12 +237,7 @@ impl<S: 'static> Drop for Held<'_, S> {
 impl<S: 'static> Follower<S> {
     /// Calls one handler with nothing locked.
     #[inline]
-    fn invoke(
-        &self,
-        state: &mut S,
-        call: Call<BoxedHandler<S>>,
-        now: Instant,
-    ) -> Done<BoxedHandler<S>> {
+    pub(super) fn handle(&mut self, state: &mut S, call: Call<BoxedHandler<S>>, now: Instant) {
         let Call {
             token,
             mut payload,
@@ -260,7 +254,7 @@ impl<S: 'static> Follower<S> {
             payload.handle_event(state, &cx, happened)
         }));
         match called {
-            Ok(answer) => done(token, payload, Some(answer)),
+            Ok(answer) => self.done = Some(done(token, payload, Some(answer))),
             Err(panic) => {
                 self.end_with(done(token, payload, None));
                 resume_unwind(panic);

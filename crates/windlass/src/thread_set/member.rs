@@ -82,7 +82,9 @@ impl<S: 'static> Member<S> {
         loop {
             match follower.next(rested) {
                 Work::Call(taken) => {
-                    follower.hold(taken).promote_new_leader().handle(state);
+                    // As `Led` and `Promoted` do, without the guards: nothing fails in between.
+                    self.kernel.promote(taken.promotion);
+                    follower.handle(state, taken.call, taken.now);
                     if life.rests(state) {
                         rested = Rested::No;
                     }
