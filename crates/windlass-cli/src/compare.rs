@@ -12,6 +12,7 @@
 mod args;
 mod campaign;
 mod child;
+mod congestion;
 mod interrupt;
 mod load;
 mod machine;

@@ -59,7 +59,8 @@ impl<V: Service> LeaderFollowers<V> {
 }
 
 impl<V: Service> LeaderFollowersBuilder<V> {
-    /// Sets how many threads there are (default: 4), that which runs the server included.
+    /// Sets how many threads take turns (default: 4), beside the one that runs the server: that only
+    /// waits for their end.
     #[must_use]
     pub fn threads(mut self, threads: NonZeroUsize) -> Self {
         self.model.threads = Some(threads);

@@ -29,6 +29,10 @@ pub struct Limits {
     pub stop_deadline: Duration,
 }
 
+/// How long the end of a server waits for calls of sessions that are under way, in threads other than
+/// that which runs it. Nobody needs their answers.
+pub(super) const END_PATIENCE: Duration = Duration::from_secs(1);
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

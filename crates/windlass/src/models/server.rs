@@ -22,6 +22,7 @@ use super::{
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::proactor::{Driver, Fallback};
 use crate::session::Service;
+use crate::thread_set::ThreadSetCounters;
 
 /// A server of one of the models.
 pub trait Server<V: Service>: fmt::Debug {
@@ -39,7 +40,16 @@ pub trait Server<V: Service>: fmt::Debug {
     fn threads(&self) -> Vec<ThreadHandle<V>>;
 
     /// Serves until it is stopped; answers what was done, by all threads together. The threads have
-    /// ended then.
+    /// ended then, but for those that are stuck:
+    ///
+    /// - jobs that run when their connections are cut are not waited for;
+    /// - calls of sessions are waited for no longer than a second after that, in the models whose
+    ///   threads may block: half-sync/half-async, leader/followers, reactor with workers, thread
+    ///   pool, thread per connection. What such a thread counted may be missing;
+    /// - in the models that call sessions in event loops, where nothing may block, they are waited
+    ///   for.
+    ///
+    /// What is stuck is left to itself; its peer sees the end of its connection.
     ///
     /// # Errors
     ///
@@ -385,6 +395,12 @@ pub trait ServerThread<V: Service> {
 
     /// The numbers of this thread's event loop, if it has one.
     fn loop_numbers(&self) -> Option<LoopNumbers>;
+
+    /// The numbers of the set of threads that share their connections with this one, if there is
+    /// such a set: told by the first of them.
+    fn set_numbers(&self) -> Option<ThreadSetCounters> {
+        None
+    }
 
     /// What this thread watches, in lines, for people to read.
     fn dump(&self) -> String;

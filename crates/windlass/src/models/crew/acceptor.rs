@@ -7,7 +7,7 @@ use std::sync::Arc;
 use windlass_core::{Disposition, Happened, Instant, Interest};
 use windlass_sys::net::{self, AcceptError};
 
-use super::book::Book;
+use super::book::{Book, Noted};
 use super::connection::CrewConnection;
 use super::held::HeldConnection;
 use super::{Hand, Stay};
@@ -139,7 +139,9 @@ fn open<V: Service>(
         return;
     };
     let crew = &hand.crew;
-    let connection = Connection::<V>::new(socket, session, &peer, crew.trigger);
+    let socket = Arc::new(socket);
+    let noted = Arc::downgrade(&socket);
+    let connection = Connection::new(socket, session, &peer, crew.trigger);
     let deadline = connection.deadline();
     let options = HandleOptions {
         interest: connection.interest(),
@@ -156,7 +158,8 @@ fn open<V: Service>(
     match cx.register_handle(handler, options) {
         // Another thread may handle it already.
         Ok(event) => {
-            if crew.book.note_connection(event) {
+            let socket = noted;
+            if crew.book.note_connection(Noted { event, socket }) {
                 let _ = cx.remove_handle(event);
             }
         }
