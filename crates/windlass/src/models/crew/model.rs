@@ -32,7 +32,9 @@ macro_rules! crew_model {
             }
 
             /// Serves until it is stopped; answers what was done, by all threads together. A second
-            /// call answers the same.
+            /// call answers the same. The calling thread handles nothing: it cuts what is left at
+            /// the deadline of a stop, and waits no longer than a second for sessions that are
+            /// called then.
             ///
             /// # Errors
             ///
