@@ -18,10 +18,10 @@ use windlass_sys::net::{ListenOptions, listen_group};
 
 use super::args::ServerArguments;
 use super::model::{Compute, Model};
-use super::{congestion, machine};
 use super::service::{Echo, Site};
 use super::wire::{FIGURES, ServerSays, UsageFigures, tell};
 use super::workload::Workload;
+use super::{congestion, machine};
 use crate::chain;
 
 /// Each connection takes a descriptor.

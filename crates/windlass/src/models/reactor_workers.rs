@@ -11,7 +11,7 @@ use super::server::{ModelKind, Server, serve_as_its_inner};
 use crate::session::Service;
 use crate::thread_set::Rank;
 
-/// The classic reactor with workers: the thread that runs the server only waits and makes ready
+/// The classic reactor with workers: one thread, the dispatcher, only waits and makes ready
 /// connections known; workers take the next one each, read, process and write.
 ///
 /// ```text
@@ -60,7 +60,8 @@ impl<V: Service> ReactorWorkers<V> {
 }
 
 impl<V: Service> ReactorWorkersBuilder<V> {
-    /// Sets how many workers there are (default: 4), beside the thread that runs the server.
+    /// Sets how many workers there are (default: 4), beside the dispatcher and the
+    /// thread that runs the server, which waits for their end.
     #[must_use]
     pub fn workers(mut self, workers: NonZeroUsize) -> Self {
         self.model.threads = Some(workers);

@@ -208,7 +208,10 @@ impl<V: Service> CrewServer<V> {
     ) -> Result<(), RunError> {
         let mut spawn = |index, name, run: Box<dyn FnOnce() -> _ + Send>| {
             let spawned = thread::Builder::new().name(name).spawn(run);
-            threads.push((index, spawned.map_err(|source| RunError::Thread { source })?));
+            threads.push((
+                index,
+                spawned.map_err(|source| RunError::Thread { source })?,
+            ));
             Ok(())
         };
         for (index, member) in members.into_iter().enumerate() {
