@@ -326,9 +326,9 @@ fn large_answers_reach_slow_and_fast_readers_whole() {
     let total = 3_000_000;
     let script = Script::new(move || {
         let mut at = 0;
+        let all = pattern(total);
         move |cx: &mut SessionContext<'_, ()>, call: Call<'_>| match call {
             Call::Advance(input) if at > 0 || !input.bytes.is_empty() => {
-                let all = pattern(total);
                 while at < total && !cx.output.is_full() {
                     let end = total.min(at + 30_000);
                     cx.output.push(&all[at..end]);

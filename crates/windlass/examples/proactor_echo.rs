@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "what it has to say is its output")]
 
 use std::error::Error;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -40,8 +40,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(cx: &mut Cx<'_>, socket: OwnedFd) {
+    let socket = TcpStream::from(socket);
+    // A line that came in two parts goes back in two: the second is not to wait, up to 40 ms, until
+    // the peer has confirmed the first. Refused, it would only be slower.
+    let _ = socket.set_nodelay(true);
     let receive = Operation::Receive {
-        socket: Arc::new(socket),
+        socket: Arc::new(socket.into()),
         buffer: Vec::with_capacity(4096),
     };
     // Without room for another its peer sees a close.

@@ -271,9 +271,15 @@ fn pf_04_a_stop_is_never_lost(backend: Backend) {
         scope.spawn(|| {
             // One stop for each run: before it begins, while it prepares, while it waits.
             for round in 0.. {
+                let mut spins = 0_u32;
                 while !start.swap(false, Ordering::AcqRel) {
                     if done.load(Ordering::Acquire) {
                         return;
+                    }
+                    spins += 1;
+                    // Where the other has no processor to itself, it gets this one.
+                    if spins.is_multiple_of(256) {
+                        thread::yield_now();
                     }
                     std::hint::spin_loop();
                 }

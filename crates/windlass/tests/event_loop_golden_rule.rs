@@ -47,7 +47,8 @@ fn with_limit<S: 'static>(backend: Backend) -> EventLoop<'static, S> {
 }
 
 fn durations_are_measured_if_asked_for(backend: Backend) {
-    for (limit, slow) in [(Some(LIMIT), 1), (None, 0)] {
+    // Any but the first may be slow too on a loaded machine, but not most of them.
+    for (limit, slow) in [(Some(LIMIT), 1..=5), (None, 0..=0)] {
         let config = LoopConfig {
             slow_handler_limit: limit,
             handler_times: HandlerTimes::Measured,
@@ -55,13 +56,15 @@ fn durations_are_measured_if_asked_for(backend: Backend) {
         };
         let mut event_loop = EventLoop::<()>::with_config(config).expect("open");
         event_loop.defer(|(), _| overrun()).expect("register");
-        event_loop.defer(|(), _| {}).expect("register");
+        for _ in 0..9 {
+            event_loop.defer(|(), _| {}).expect("register");
+        }
         event_loop.run(&mut ()).expect("run");
         let times = event_loop.handler_times().expect("they are measured");
-        assert_eq!(times.count(), 2);
+        assert_eq!(times.count(), 10);
         assert!(times.max() >= LIMIT * 3 && times.sum() >= times.max());
         assert!(times.quantile(0.5) < LIMIT);
-        assert_eq!(event_loop.slow_handler_count(), slow);
+        assert!(slow.contains(&event_loop.slow_handler_count()));
     }
     assert!(open::<()>(backend).handler_times().is_none());
 }

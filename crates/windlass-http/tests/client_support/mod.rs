@@ -99,12 +99,18 @@ impl Connection {
 
     /// Reads up to `end`, with it.
     pub fn until(&mut self, end: &[u8]) -> String {
+        // What was looked through is not again: bodies are long.
+        let mut searched = 0;
         loop {
-            if let Some(at) = self.buf.windows(end.len()).position(|window| window == end) {
-                let rest = self.buf.split_off(at + end.len());
+            let found = self.buf[searched..]
+                .windows(end.len())
+                .position(|window| window == end);
+            if let Some(at) = found {
+                let rest = self.buf.split_off(searched + at + end.len());
                 let taken = std::mem::replace(&mut self.buf, rest);
                 return String::from_utf8(taken).expect("text");
             }
+            searched = self.buf.len().saturating_sub(end.len() - 1);
             if !self.fill() {
                 assert!(self.buf.is_empty(), "cut: {}", self.buf.escape_ascii());
                 return String::new();

@@ -464,35 +464,35 @@ pub(crate) fn a_stop_reaches_sessions_that_wait<M: Model>() {
 }
 
 pub(crate) fn a_session_may_go_on_waiting_during_a_stop<M: Model>() {
-    for told in [true, false] {
-        let limits = Limits {
-            stop_deadline: if told {
-                PATIENCE * 2
-            } else {
-                Duration::from_millis(50)
-            },
-            ..Limits::default()
-        };
-        let (server, waiters) = serve::<M>(limits);
-        let (mut client, waiter) = begin(&server, &waiters, "wait-on");
-        let (mut idle, _) = begin(&server, &waiters, "wait");
-        server.stop();
-        assert!(idle.rest().is_empty());
-        if told {
-            // The other may be in another loop: until this one's has told it.
-            waiter.wait("it is told of the stop", |mailbox| {
-                mailbox.advances.load(Ordering::Relaxed) > 1
-            });
-            waiter.tell(1);
-            assert_eq!(client.rest(), b"stopped\n");
-            drop((client, idle));
-            assert_eq!(server.join().cut, 0);
-        } else {
-            assert_eq!(server.join().cut, 1);
-            assert!(client.rest_or_reset().0.is_empty());
-            waiter.tell(1);
-        }
-    }
+    let limits = Limits {
+        stop_deadline: PATIENCE * 2,
+        ..Limits::default()
+    };
+    let (server, waiters) = serve::<M>(limits);
+    let (mut client, waiter) = begin(&server, &waiters, "wait-on");
+    let (mut idle, _) = begin(&server, &waiters, "wait");
+    server.stop();
+    assert!(idle.rest().is_empty());
+    // The other may be in another loop: until this one's has told it.
+    waiter.wait("it is told of the stop", |mailbox| {
+        mailbox.advances.load(Ordering::Relaxed) > 1
+    });
+    waiter.tell(1);
+    assert_eq!(client.rest(), b"stopped\n");
+    drop((client, idle));
+    assert_eq!(server.join().cut, 0);
+
+    // It is not told anything before the deadline.
+    let limits = Limits {
+        stop_deadline: Duration::from_millis(50),
+        ..Limits::default()
+    };
+    let (server, waiters) = serve::<M>(limits);
+    let (mut client, waiter) = begin(&server, &waiters, "wait-on");
+    server.stop();
+    assert_eq!(server.join().cut, 1);
+    assert!(client.rest_or_reset().0.is_empty());
+    waiter.tell(1);
 }
 
 pub(crate) fn a_notifier_outlives_its_server<M: Model>() {

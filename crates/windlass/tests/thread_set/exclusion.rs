@@ -97,7 +97,7 @@ fn pf_11_after_a_removal_that_found_it_idle_a_handler_is_not_called() {
     let set = set();
     let handles = set.handles();
     run(&set, 3, || {
-        for round in 0..2_000 {
+        for round in 0..1_000 {
             let (mut near, far) = UnixStream::pair().unwrap();
             let poisoned = Arc::new(AtomicBool::new(false));
             let dropped = Arc::new(AtomicBool::new(false));
