@@ -58,8 +58,9 @@ pub trait Server<V: Service>: fmt::Debug {
     /// # Panics
     ///
     /// Passes on the panic of a handler of an event loop that is not
-    /// [contained](crate::event_loop::PanicPolicy). Panics in calls of sessions end their connections
-    /// only; not those of a session that is dropped.
+    /// [contained](crate::event_loop::PanicPolicy); and, in models whose threads have no loop, that of
+    /// [`Service::local`] or of a closure that was posted. Panics in calls of sessions end their
+    /// connections only; not those of a session that is dropped.
     fn run(&mut self) -> Result<ServerReport, RunError>;
 
     /// What the stop cut, up to 32 connections of each thread; known when [`run`](Self::run) has
@@ -100,7 +101,8 @@ macro_rules! methods_of_a_server {
             }
 
             /// Serves until it is stopped; answers what was done, by all threads together, which
-            /// have ended then. Called again after a stop, it answers the same.
+            /// have ended then unless they are stuck: see [`Server::run`]. Called again after a
+            /// stop, it answers the same.
             ///
             /// # Errors
             ///
