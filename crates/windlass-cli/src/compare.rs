@@ -12,6 +12,7 @@
 mod args;
 mod campaign;
 mod child;
+mod congestion;
 mod interrupt;
 mod load;
 mod machine;
@@ -20,6 +21,7 @@ mod model;
 mod page;
 mod progress;
 mod results;
+mod scratch;
 mod server;
 mod service;
 mod stats;
@@ -32,8 +34,8 @@ mod workload;
 use std::env;
 use std::error::Error;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{self, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 pub(crate) use self::args::{CompareArguments, LoadArguments, ServerArguments};
@@ -45,9 +47,10 @@ use self::measure::{Bench, idle_possible};
 use self::model::Model;
 use self::progress::{Progress, clock};
 use self::results::{Report, Settings};
+use self::scratch::Scratch;
 pub(crate) use self::server::run as run_server;
 use self::syscalls::Counter;
-use self::workload::{FILES, Workload};
+use self::workload::Workload;
 use crate::{manual, say};
 
 /// With `--quick` no further round goes on after this: all ends within three minutes.
@@ -62,7 +65,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Erro
     let machine = Machine::look();
     machine::stay_on(&machine.pinning.load)?;
     let compute_steps = service::calibrate();
-    let scratch = Scratch::new()?;
+    let scratch = Scratch::new(&env::temp_dir())?;
     let settings = settings(arguments);
     let campaign = Campaign {
         bench: Bench {
@@ -70,8 +73,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Erro
             idle: settings.idle,
             threads: settings.threads,
             pinning: &machine.pinning,
-            dir: &scratch.files,
-            scratch: &scratch.dir,
+            dir: scratch.files(),
+            scratch: scratch.dir(),
             compute_steps,
             interrupt: &interrupt,
         },
@@ -81,7 +84,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<ExitCode, Box<dyn Erro
         duration: Duration::from_secs_f64(settings.duration_s),
         rate: settings.rate,
         seed: settings.order_seed,
-        counter: Counter::find(&scratch.dir),
+        counter: Counter::find(scratch.dir()),
         time_limit: arguments.quick.then_some(QUICK_LIMIT),
     };
     let mut progress = Progress::new(campaign.step_count());
@@ -199,40 +202,4 @@ fn command_line() -> String {
         .chain(words)
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// A directory for the files that are served and those that pass, removed when it is dropped.
-struct Scratch {
-    dir: PathBuf,
-    files: PathBuf,
-}
-
-impl Scratch {
-    fn new() -> Result<Self, Box<dyn Error>> {
-        let dir = env::temp_dir().join(format!("windlass-compare-{}", process::id()));
-        let scratch = Self {
-            files: dir.join("files"),
-            dir,
-        };
-        let fill = || {
-            fs::create_dir_all(&scratch.files)?;
-            for (name, len) in FILES {
-                // Holes: they are read from the page cache all the same.
-                File::create(scratch.files.join(name))?.set_len(len)?;
-            }
-            Ok(())
-        };
-        let filled: std::io::Result<()> = fill();
-        match filled {
-            Ok(()) => Ok(scratch),
-            Err(error) => Err(format!("write to {}: {error}", scratch.dir.display()).into()),
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left is in the temporary directory.
-        let _ = fs::remove_dir_all(&self.dir);
-    }
 }

@@ -94,12 +94,17 @@ fn a_brief_run_fills_every_cell_of_table_json_and_page() {
     page_needs_nothing(&fs::read_to_string(&page).unwrap());
     page_is_drawn(&page);
     // Nothing else is left.
-    let left: BTreeSet<_> = fs::read_dir(&dir.0)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.starts_with("windlass-compare"))
-        .collect();
+    let left = scratch_dirs(&dir.0);
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// What is left of the files that pass.
+fn scratch_dirs(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| name.starts_with("windlass-compare"))
+        .collect()
 }
 
 fn table_is_complete(table: &str) {
@@ -307,7 +312,7 @@ fn a_report_that_can_not_be_written_is_refused_before_it_is_measured() {
 }
 
 #[test]
-fn children_end_when_the_parent_is_killed() {
+fn children_end_when_the_parent_is_killed_and_the_next_removes_its_files() {
     let dir = TempDir::new("compare-killed");
     let mut arguments = BRIEF.to_vec();
     arguments[3] = "--duration=60s";
@@ -324,6 +329,14 @@ fn children_end_when_the_parent_is_killed() {
     wait_until("the children have ended", || {
         !found.iter().any(|pid| runs(*pid))
     });
+    assert_eq!(scratch_dirs(&dir.0).len(), 1);
+    let names = ["--models=single-loop", "--workloads=hello"];
+    let mut command = compare(&dir.0, &names);
+    command.args(&BRIEF[2..]);
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(scratch_dirs(&dir.0).is_empty());
 }
 
 /// A server that answers as `hello` should, and stops once for [`STALL`], on all connections.

@@ -176,3 +176,32 @@ fn counts_go_on_after_a_reload_and_metrics_after_a_restart() {
     send_signal(successor, Signal::TERM);
     serve.end();
 }
+
+#[test]
+fn threads_that_share_their_connections_tell_what_they_did() {
+    for model in ["leader-followers", "reactor-workers", "thread-pool"] {
+        let model = format!("--model={model}");
+        let flags: Vec<&str> = FLAGS.into_iter().chain([&model[..]]).collect();
+        let serve = Serve::start(site(), &flags);
+        let addr = metrics_addr(&serve);
+        let mut client = serve.connect();
+        for _ in 0..3 {
+            assert_eq!(client.get("/data.json").status, 200);
+        }
+        let page = scrape(addr);
+        let number = |name: &str| page.get(&format!("windlass_thread_set_{name}_total"));
+        // The connection, and each of its requests.
+        assert!(number("handler_calls") >= 4.0, "{model}");
+        assert!(number("waits") >= 4.0, "{model}");
+        // They need not sleep in between; that the two are there is checked by reading them.
+        let wakes = number("follower_wakes") + number("leader_wakes");
+        assert!(wakes < 1e6, "{model}: {wakes}");
+        assert!(page.sum("windlass_loop_lag_seconds_count{") < 0.5);
+        serve.stop();
+    }
+    let serve = Serve::start(site(), &FLAGS);
+    let page = scrape(metrics_addr(&serve));
+    let has_set = |key: &String| key.starts_with("windlass_thread_set");
+    assert!(!page.0.keys().any(has_set), "loops have no such set");
+    serve.stop();
+}

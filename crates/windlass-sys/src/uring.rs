@@ -28,7 +28,7 @@
 //!
 //! A child after a fork(2) shares the queues' memory with its parent. Until it has called
 //! [`reinit`](Ring::reinit) everything is refused there with [`InChild`], and nothing of the
-//! parent's is touched; each entry point looks at [one word](fork_guard) for that.
+//! parent's is touched; each entry point looks at one word for that.
 //!
 //! # Cost
 //!

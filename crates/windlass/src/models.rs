@@ -1,6 +1,7 @@
 //! Concurrency models: drivers that carry any [`Service`](crate::session::Service).
 //!
-//! Each model is a type with a builder. All obey the same [`Limits`] and the same graceful stop.
+//! Each model is a type with a builder. All obey the same [`Limits`] and the same graceful stop, and
+//! pause accepting when descriptors, memory or threads run out.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -86,6 +87,7 @@
 //! [`ModelKind`] names the models, for programs that let their users choose:
 //! `"multi-loop".parse::<ModelKind>()?.builder(service).listen(addr).build()?`.
 
+mod accept_policy;
 mod builder;
 mod carrier;
 mod connection;

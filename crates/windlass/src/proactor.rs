@@ -35,15 +35,21 @@
 //!   the kernel does not give back then is leaked, never freed under it. Whether operations that
 //!   were started and not yet submitted are begun at all is not said.
 //! - After a fork, [`reinit`](crate::event_loop::Reactor::reinit) gives a child a ring of its own;
-//!   what was in flight is completed as cancelled there, and goes on in the parent.
+//!   what was in flight is completed as cancelled there, and goes on in the parent. Before it, a child
+//!   can't wait with its parent's ring, nor start anything there: that is refused.
+//!
+//! # Threads
+//!
+//! All of it is the loop's thread's: operations are started, cancelled and completed there. Pools and
+//! their buffers stay in it.
 //!
 //! # What is used of io_uring, and what is not
 //!
 //! Measured on Linux 6.18 over loopback, CPU time beside the plain way (docs/benchmarks.md):
 //!
 //! - Used: one issuer and deferred task work (0.80 of a ring without), multishot accept (0.88) and
-//!   receive (0.9), pools of buffers (no memory for idle connections), completions of failures only
-//!   for cancels.
+//!   receive (0.9), pools of buffers (no memory for idle connections), completions of failures only,
+//!   for cancels and for [quiet](crate::event_loop::Reactor::start_quietly_for) sends.
 //! - On request only: [`SendZeroCopy`](Operation::SendZeroCopy), which costs 1.4 to 4.5 times as much
 //!   below 1 MiB where the network copies after all, as loopback does.
 //! - Not used: registered files (1.00), splices through a pipe for files (1.2 to 6 times a read and a
@@ -77,6 +83,7 @@
 
 mod choice;
 mod emulated;
+pub mod flags;
 mod inbox;
 mod waiter;
 
@@ -85,7 +92,7 @@ pub use windlass_sys::operation::{
     Outcome, Payload, Position, Repeat, SharedFd, SyncExtent,
 };
 pub use windlass_sys::provided::{BUFFERS_MAX, PoolId, ProvidedBuffer};
-pub use windlass_sys::uring::{RingOptions, Unavailable};
+pub use windlass_sys::uring::{Modes, RingOptions, Unavailable};
 
 pub use self::choice::{
     Driver, DriverChoice, DriverError, ENVIRONMENT_VARIABLE, Fallback, ProactorConfig,

@@ -13,6 +13,13 @@
 //! handler is done its thread looks for the next event, then for the lead, and parks if another
 //! leads.
 //!
+//! In the words of the pattern, a [`HandleSet`] has [`register_handle`](HandleSet::register_handle),
+//! [`deactivate_handle`](HandleSet::deactivate_handle) and
+//! [`reactivate_handle`](HandleSet::reactivate_handle), a [`ThreadSet`] has
+//! [`join`](ThreadSet::join). Its two other verbs, [`wait_for_event`](Follower::wait_for_event) and
+//! [`promote_new_leader`](Led::promote_new_leader), are steps of `join`, and public for loops of a
+//! program's own ([`follow`](ThreadSet::follow)): an event can't be handled but after the promotion.
+//!
 //! # What is promised
 //!
 //! - Exactly one thread waits in the kernel.
@@ -74,6 +81,7 @@
 //!
 //! Source: Schmidt, O'Ryan, Pyarali, Kircher, Buschmann, *Leader/Followers* (2000).
 
+mod follower;
 mod handle_set;
 mod handler;
 mod kernel;
@@ -88,6 +96,7 @@ use std::thread;
 
 use windlass_core::RunMode;
 
+pub use self::follower::{Follower, Led, Promoted};
 pub use self::handle_set::{HandleOptions, HandleSet, RejectedHandler, WeakHandleSet};
 pub use self::handler::{SetContext, SetHandler};
 pub use self::kernel::ThreadSetCounters;
@@ -105,7 +114,8 @@ type SetKernel<S> = Kernel<BoxedHandler<S>, SystemPoller>;
 /// Threads that take turns to wait for the handles of a [`HandleSet`]. `S` is what each thread has
 /// for itself; handlers are called with that of the thread that calls them.
 ///
-/// Its threads are the program's: each calls [`join`](Self::join). They may come at any time.
+/// Its threads are the program's: each calls [`join`](Self::join), or has a loop of its own with a
+/// [`Follower`]. They may come at any time.
 pub struct ThreadSet<S> {
     kernel: Arc<SetKernel<S>>,
 }
@@ -197,6 +207,31 @@ impl<S: 'static> ThreadSet<S> {
     /// As [`join`](Self::join).
     pub fn join_with(&self, state: &mut S, rest: impl FnMut(&mut S)) -> Result<(), RunError> {
         self.enlist(Rank::Handles).run(state, Rests(rest))
+    }
+
+    /// Takes part with a loop of the thread's own, for which [`join`](Self::join) stands otherwise:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use windlass::thread_set::ThreadSet;
+    /// let set = ThreadSet::<u32>::new()?;
+    /// set.handles().after(Duration::from_millis(1), |calls, _| *calls += 1)?;
+    /// let (mut follower, mut calls) = (set.follow(), 0);
+    /// while let Some(led) = follower.wait_for_event()? {
+    ///     println!("{:?} happened to {:?}", led.happened(), led.event());
+    ///     led.promote_new_leader().handle(&mut calls);
+    /// }
+    /// assert_eq!(calls, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// It costs what `join` costs. A thread that has taken an event and tarries before the promotion
+    /// holds up the others, for as long as it does.
+    #[must_use]
+    pub fn follow(&self) -> Follower<S> {
+        let kernel = Arc::clone(&self.kernel);
+        let id = kernel.add_member(Role::Follower);
+        Follower::new(kernel, id)
     }
 
     /// Makes a thread known to the set before it takes part, so that it can be

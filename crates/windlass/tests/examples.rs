@@ -19,6 +19,7 @@ on_each_backend! {
     chat_brings_lines_to_the_others
     echo_brings_each_line_back
     echo_serves_until_interrupted
+    followers_share_what_happens_until_one_is_told_to_stop
     priorities_are_kept
     signals_are_reported_and_end_it
     the_pool_brings_all_results
@@ -182,6 +183,47 @@ fn echo_serves_until_interrupted(backend: Backend) {
         std::os::unix::process::ExitStatusExt::signal(&status),
         Some(libc::SIGTERM)
     );
+}
+
+/// Sends a line and awaits that it comes back.
+fn say(peer: &mut BufReader<TcpStream>, text: &str) {
+    let (line, mut back) = (format!("{text}\n"), String::new());
+    peer.get_mut().write_all(line.as_bytes()).expect("write");
+    peer.read_line(&mut back).expect("read");
+    assert_eq!(back, line);
+}
+
+fn followers_share_what_happens_until_one_is_told_to_stop(backend: Backend) {
+    let mut example = Running::start(&mut command("leader_followers", backend));
+    let line = example.wait_for("listening on ");
+    let address = line.trim_start_matches("listening on ").trim();
+    let mut peers = [(); 3].map(|()| {
+        let stream = TcpStream::connect(address).expect("connect");
+        (stream.set_read_timeout(Some(Duration::from_secs(60)))).expect("set");
+        BufReader::new(stream)
+    });
+    // A thread that sleeps holds up nobody else.
+    let [sleeper, others @ ..] = &mut peers;
+    say(sleeper, "sleep");
+    for text in ["hello", "you there"] {
+        for peer in others.iter_mut() {
+            say(peer, text);
+            let line = example.wait_for(&format!("echoes {text:?}"));
+            assert!(line.starts_with("thread "), "{line}");
+        }
+    }
+    say(sleeper, "good morning");
+    example.wait_for(" ticks");
+    peers[0].get_mut().write_all(b"stop\n").expect("write");
+    let rest = example.join();
+    let handled = rest.lines().filter_map(|line| {
+        let (_, count) = line.split_once(" handled ")?;
+        count.strip_suffix(" events")?.parse::<u32>().ok()
+    });
+    let handled: Vec<u32> = handled.collect();
+    assert_eq!(handled.len(), 4, "{rest}");
+    // Three connections, seven lines, a tick.
+    assert!(handled.iter().sum::<u32>() >= 11, "{rest}");
 }
 
 fn signals_are_reported_and_end_it(backend: Backend) {
@@ -384,6 +426,7 @@ fn every_example_is_run_here() {
         let known = [
             "chat",
             "echo.rs",
+            "leader_followers.rs",
             "priorities.rs",
             "proactor_echo.rs",
             "signals.rs",

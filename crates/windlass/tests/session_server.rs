@@ -32,6 +32,8 @@ mod several_loops;
 mod stopping;
 #[path = "session_server/stress.rs"]
 mod stress;
+#[path = "session_server/stuck.rs"]
+mod stuck;
 #[path = "session_server/traffic.rs"]
 mod traffic;
 #[path = "session_server/waiting.rs"]
@@ -229,4 +231,28 @@ mod fallen_back_proactor {
 
 mod emulated_proactor {
     all_on! { crate::proactors::Emulated }
+}
+
+/// What threads that may block are for: with all of them stuck the server ends.
+macro_rules! ends_while_stuck {
+    ($($name:ident: $model:path;)*) => { $(
+        mod $name {
+            on_model! { $model:
+                stuck {
+                    calls_that_do_not_end_keep_no_server_that_is_cut
+                    jobs_that_do_not_end_keep_no_server_that_is_cut
+                }
+            }
+        }
+    )* };
+}
+
+ends_while_stuck! {
+    stuck_leader_followers: crate::crews::Followers;
+    stuck_reactor_workers: crate::crews::Workers;
+    stuck_thread_pool: crate::crews::Pool;
+    stuck_half_sync_shared_queue: crate::half_sync::SharedQueue;
+    stuck_half_sync_round_robin: crate::half_sync::RoundRobin;
+    stuck_thread_per_connection: crate::half_sync::OwnThreads;
+    stuck_uring_proactor_and_workers: crate::proactors::UringAndWorkers;
 }

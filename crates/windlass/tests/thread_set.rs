@@ -6,6 +6,8 @@
 mod exclusion;
 #[path = "thread_set/life.rs"]
 mod life;
+#[path = "thread_set/steps.rs"]
+mod steps;
 #[path = "thread_set/support.rs"]
 mod support;
 #[path = "thread_set/waking.rs"]

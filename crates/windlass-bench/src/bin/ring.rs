@@ -32,6 +32,8 @@ struct Bench {
     ring: Ring,
     pools: BufferPools,
     pool: PoolId,
+    /// Of fewer and larger buffers.
+    large_pool: PoolId,
     socket: SharedFd,
     peer: Peer,
 }
@@ -112,10 +114,12 @@ impl Bench {
         let mut ring = Ring::open(RingOptions::default())?;
         let mut pools = BufferPools::new();
         let pool = pools.add(Some(&mut ring), 256, 4096)?;
+        let large_pool = pools.add(Some(&mut ring), 64, 16384)?;
         Ok(Self {
             ring,
             pools,
             pool,
+            large_pool,
             socket: Arc::new(ours.into()),
             peer: Peer::start(client)?,
         })
@@ -323,34 +327,52 @@ fn receive_ways(bytes: usize, count: usize) -> Vec<Way<'static>> {
         (
             "receive, multishot",
             Box::new(move |bench| {
-                let cost = bench.cost(|bench| {
-                    bench.peer.orders.send(Order::Write { count, bytes })?;
-                    let mut left = count * bytes;
-                    let id = bench.ring.start(Operation::ReceiveMultishot {
-                        socket: Arc::clone(&bench.socket),
-                        pool: bench.pool,
-                    });
-                    let mut ended = false;
-                    while !ended {
-                        bench.ring.wait(&bench.pools, None)?;
-                        bench.ring.reap(&bench.pools, |reaped| {
-                            if let Reaped::Operation(completion) = reaped {
-                                ended |= !completion.has_more();
-                                if let Ok(Outcome::Buffer(buffer)) = completion.result {
-                                    left -= buffer.len();
-                                }
-                            }
-                        })?;
-                        if left == 0 {
-                            bench.ring.cancel(id);
-                        }
-                    }
-                    Ok(())
-                })?;
-                Ok(cost / count as f64)
+                let pool = bench.pool;
+                receive_multishot(bench, pool, bytes, count)
+            }),
+        ),
+        (
+            "same, buffers of 16 KiB",
+            Box::new(move |bench| {
+                let pool = bench.large_pool;
+                receive_multishot(bench, pool, bytes, count)
             }),
         ),
     ]
+}
+
+fn receive_multishot(bench: &mut Bench, pool: PoolId, bytes: usize, count: usize) -> Fallible<f64> {
+    let cost = bench.cost(|bench| {
+        bench.peer.orders.send(Order::Write { count, bytes })?;
+        let mut left = count * bytes;
+        let receive = |bench: &Bench| Operation::ReceiveMultishot {
+            socket: Arc::clone(&bench.socket),
+            pool,
+        };
+        let mut id = bench.ring.start(receive(bench));
+        let mut ended = false;
+        while !ended || left > 0 {
+            if ended {
+                // The buffers ran out.
+                id = bench.ring.start(receive(bench));
+                ended = false;
+            }
+            bench.ring.wait(&bench.pools, None)?;
+            bench.ring.reap(&bench.pools, |reaped| {
+                if let Reaped::Operation(completion) = reaped {
+                    ended |= !completion.has_more();
+                    if let Ok(Outcome::Buffer(buffer)) = completion.result {
+                        left -= buffer.len();
+                    }
+                }
+            })?;
+            if left == 0 {
+                bench.ring.cancel(id);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(cost / count as f64)
 }
 
 fn accept_ways(count: usize) -> Vec<Way<'static>> {
@@ -451,6 +473,8 @@ fn main() -> Fallible {
         compare(&title, &send_ways(bytes, count), rounds)?;
     }
     compare("receive of 100 bytes", &receive_ways(100, 20_000), rounds)?;
+    let upload = receive_ways(64 << 10, 2000);
+    compare("receive of 64 KiB", &upload, rounds)?;
     compare("accept", &accept_ways(2000), rounds)?;
     Ok(())
 }

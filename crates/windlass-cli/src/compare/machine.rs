@@ -9,6 +9,8 @@ use serde::Serialize;
 use windlass::event_loop::{EventLoop, LoopConfig};
 use windlass::proactor::{DriverChoice, Fallback};
 
+use super::congestion;
+
 /// What the figures were measured on.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
@@ -16,6 +18,8 @@ pub(super) struct Machine {
     pub(super) cores: usize,
     pub(super) memory_bytes: u64,
     pub(super) kernel: String,
+    /// TCP's congestion control in the runs.
+    pub(super) congestion_control: String,
     pub(super) pinning: Pinning,
     /// Why there is no io_uring: `uring-proactor` has the emulated driver then.
     pub(super) uring_missing: Option<String>,
@@ -36,6 +40,7 @@ impl Machine {
                 release.sysname().to_string_lossy(),
                 release.release().to_string_lossy()
             ),
+            congestion_control: congestion::in_use().unwrap_or_else(|_| "unknown".to_owned()),
             pinning: Pinning::of(&processors),
             uring_missing: uring_missing(),
         }

@@ -7,19 +7,21 @@ use std::error::Error;
 use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::os::fd::OwnedFd;
 use std::process;
 use std::sync::Arc;
 use std::thread;
 
 use windlass::session::Service;
 use windlass_sys::limits::raise_descriptor_limit;
+use windlass_sys::net::{ListenOptions, listen_group};
 
 use super::args::ServerArguments;
-use super::machine;
-use super::model::Compute;
+use super::model::{Compute, Model};
 use super::service::{Echo, Site};
 use super::wire::{FIGURES, ServerSays, UsageFigures, tell};
 use super::workload::Workload;
+use super::{congestion, machine};
 use crate::chain;
 
 /// Each connection takes a descriptor.
@@ -64,10 +66,13 @@ fn start_model<V: Service>(
     let Some(kind) = arguments.model.kind() else {
         return Err("this model is not available".into());
     };
-    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut builder = kind.builder(service).listen(addr);
     let threads = arguments.threads.and_then(NonZeroU32::new);
-    if let Some(threads) = threads.and_then(|threads| NonZeroUsize::try_from(threads).ok()) {
+    let threads = threads.and_then(|threads| NonZeroUsize::try_from(threads).ok());
+    let mut builder = kind.builder(service);
+    for listener in listeners(arguments.model, threads)? {
+        builder = builder.listener(listener);
+    }
+    if let Some(threads) = threads {
         builder = builder.threads(threads);
     }
     let mut server = builder.build()?;
@@ -76,6 +81,22 @@ fn start_model<V: Service>(
         addr: addr.ok_or("the server listens nowhere")?,
         serve: Box::new(move || Ok(server.run().map(drop)?)),
     })
+}
+
+/// Opens a socket for each loop that accepts, as the model does when it is told an address.
+fn listeners(model: Model, threads: Option<NonZeroUsize>) -> io::Result<Vec<OwnedFd>> {
+    let count = match model {
+        Model::MultiLoop => threads
+            .or_else(|| thread::available_parallelism().ok())
+            .map_or(1, usize::from),
+        _ => 1,
+    };
+    let addr = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let listeners = listen_group(&addr, count, ListenOptions::default())?;
+    for listener in &listeners {
+        congestion::prefer(listener);
+    }
+    Ok(listeners)
 }
 
 /// Answers the parent, and ends the process with it.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use windlass::models::{Limits, LoopNumbers, ServerReport, SingleLoop};
 use windlass::session::ProxyReport;
+use windlass::thread_set::ThreadSetCounters;
 use windlass_http::{
     Answered, HttpConfig, HttpService, Request, Responder, Response, ResponseError, Status,
 };
@@ -42,6 +43,7 @@ struct Snapshot {
     open: usize,
     answers: Vec<(u16, u64)>,
     event_loop: Option<LoopNumbers>,
+    thread_set: Option<ThreadSetCounters>,
     tls: Option<TlsReport>,
     proxy: Option<ProxyReport>,
 }
@@ -149,6 +151,7 @@ fn render<V: Served>(loops: &Loops<V>, log: Option<&SharedLog>) -> String {
         open: thread.open_connections(),
         answers: V::http(thread.local()).answers().collect(),
         event_loop: thread.loop_numbers(),
+        thread_set: thread.set_numbers(),
         tls: thread.service().tls_report(),
         proxy: thread.service().proxy_report(),
     });

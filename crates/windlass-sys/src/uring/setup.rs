@@ -8,10 +8,12 @@ use io_uring::{Builder, IoUring, Probe, opcode, squeue};
 /// How large a ring is, and what it must do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// Entries of the submission queue, a power of two (default 1024). What does not fit waits in
-    /// memory.
+    /// Entries of the submission queue (default 1024): at least 1, rounded up to a power of two, and
+    /// 32,768 if more are asked for. What does not fit waits in memory.
     pub submission_entries: u32,
-    /// Entries of the completion queue (default 8192). What does not fit waits in the kernel.
+    /// Entries of the completion queue (default 8192): rounded up to a power of two, not fewer than
+    /// of the submission queue, and 65,536 if more are asked for. What does not fit waits in the
+    /// kernel.
     pub completion_entries: u32,
     /// What is used of it.
     pub modes: Modes,

@@ -109,8 +109,9 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// As [`start_for`](Self::start_for), but of a completion that only says that all went well
     /// nobody is told: the operation is dropped, and [`event_of`](Self::event_of) knows it no
     /// longer. The buffer of such a send waits in the loop for [`take_buffer`](Self::take_buffer),
-    /// unless it is large (4 KiB) or there are many. Of an operation that failed, sent or wrote less
-    /// than its payload, or goes on, the handler is told as usual.
+    /// unless it is large (4 KiB) or there are many. That is of sends and writes of one payload,
+    /// shutdowns, closes and syncs; of one that failed or moved less than its payload, and of all
+    /// other operations, the handler is told as usual.
     ///
     /// For answers of a server, which has nothing to do when they have left. With io_uring such a
     /// [send](Operation::Send) costs no completion, and does not end a wait: the loop learns that it

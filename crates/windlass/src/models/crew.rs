@@ -9,8 +9,12 @@
 //!
 //! ```text
 //! stop ──▶ listeners are removed ──the last is closed──▶ connections are told ──the last ends──▶ over
-//!          the deadline is armed ────────────────────────────────▶ what is left is cut ──┘
+//!          the watch knows the deadline ─────────────────────────▶ what is left is cut ──┘
 //! ```
+//!
+//! The thread that runs the server keeps the [`watch`] and handles nothing. One that is stuck in a
+//! session's call when it was cut is waited for for a second; then its peer sees the end, and it is
+//! left to itself.
 
 mod acceptor;
 mod book;
@@ -20,6 +24,7 @@ mod model;
 mod seat;
 mod server;
 mod thread;
+mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -32,6 +37,7 @@ use self::book::{Book, Closing};
 pub(super) use self::model::crew_model;
 use self::seat::Seat;
 pub(super) use self::server::{CrewParts, CrewServer};
+use self::watch::Watch;
 use super::lane::Lane;
 use super::limits::Limits;
 use super::listening::ListenSocket;
@@ -67,6 +73,7 @@ pub(super) struct Crew<V: Service> {
     listeners: Vec<Weak<ListenSocket>>,
     /// Those of Unix listeners.
     files: Vec<Weak<SocketFile>>,
+    watch: Watch,
     /// One for each thread that calls sessions.
     seats: Box<[Seat<V>]>,
 }
@@ -107,25 +114,26 @@ impl<V: Service> Crew<V> {
             // One that runs closes its listener when it is back.
             let _ = self.handles.remove_handle(acceptor);
         }
-        let deadline = self.limits().stop_deadline;
-        let armed = self
-            .handles
-            .after(deadline, |hand: &mut Hand<V>, _| hand.crew.cut());
-        debug_assert!(armed.is_ok(), "an acceptor's slot has just become free");
+        self.watch.note_stop(self.limits().stop_deadline);
         self.book.note_listener_closed();
     }
 
-    /// Ends all connections.
+    /// Ends all connections, and the set: threads end when they have done what they do.
     fn cut(&self) {
-        for event in self.book.begin_cut() {
-            // One that runs ends when it is back.
-            let _ = self.handles.remove_handle(event);
+        for noted in self.book.begin_cut() {
+            // Gone: it has ended by itself.
+            let removed = self.handles.remove_handle(noted.event);
+            if removed == Ok(false) {
+                // It ends when it is back.
+                self.book.note_lasting(noted.socket);
+            }
         }
         self.book.ring_all();
         for seat in &self.seats {
             seat.cut_job();
         }
-        self.book.end_if_done();
+        self.handles.stop();
+        self.watch.note_cut();
     }
 
     fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>> {

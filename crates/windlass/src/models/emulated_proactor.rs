@@ -24,8 +24,9 @@ use crate::session::Service;
 ///  └───────────────────────────────────────────────────────┘
 /// ```
 ///
-/// Who waits: the loop's thread, for readiness. Who reads and writes: the same thread, and reports
-/// each as complete. Who computes: the workers, which never see a socket.
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the loop's thread, for readiness | the same, and reports it as complete | a worker, which never sees a socket; jobs too | the loop's thread |
 ///
 /// Choose it to have the structure of a proactor where io_uring can't be had; it is what
 /// [`UringProactor`](super::UringProactor) falls back to. It costs more than
@@ -34,10 +35,10 @@ use crate::session::Service;
 /// takes about twice the system calls.
 pub struct EmulatedProactor<V: Service>(ProactorServer<V>);
 
-/// Builds a [`EmulatedProactor`].
+/// Builds an [`EmulatedProactor`].
 pub type EmulatedProactorBuilder<V> = ServerBuilder<V, EmulatedProactorModel>;
 
-/// What can be set of a [`EmulatedProactor`].
+/// What can be set of an [`EmulatedProactor`].
 #[derive(Clone, Copy, Debug)]
 pub struct EmulatedProactorModel {
     workers: NonZeroUsize,

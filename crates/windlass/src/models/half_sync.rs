@@ -27,6 +27,10 @@ use crate::session::Service;
 ///            └────────────────────────────────────────┘
 /// ```
 ///
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the I/O thread | the same | a worker; jobs too, with the shared queue | the I/O thread |
+///
 /// The pattern of Schmidt and Cranor (Half-Sync/Half-Async, 1996): simple, blocking code in the
 /// workers, none of it in the thread that all connections depend on. Choose it when requests take
 /// long or block and the sessions do not hand that out as jobs. It costs a hand-over to another

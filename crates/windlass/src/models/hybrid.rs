@@ -1,18 +1,14 @@
 //! Hybrid: the model of loops for I/O and a pool of threads for the jobs that sessions off-load.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
-use super::handle::StopHandle;
 use super::jobs::Jobs;
 use super::listening::BindError;
 use super::multi_loop::MultiLoop;
-use super::report::{CutConnection, ServerReport};
-use super::server::{ModelKind, Server, ThreadHandle};
-use crate::event_loop::{RunError, SlowHandler};
+use super::server::{ModelKind, Server, serve_as_its_inner};
 use crate::pool::{PoolConfig, WorkerPool};
 use crate::session::Service;
 
@@ -30,6 +26,10 @@ use crate::session::Service;
 ///   └─────────────────────────────────────────┘
 /// ```
 ///
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | each loop's thread | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
 /// Short requests cost what they cost in a [`SingleLoop`](super::SingleLoop), and long ones hold up
 /// nobody, because their sessions give them away ([`Next::Job`](crate::session::Next::Job)). Choose it
 /// when some requests compute or block and most do not. [`MultiLoop`] hands jobs to a pool too; this
@@ -39,6 +39,11 @@ use crate::session::Service;
 ///
 /// A job that finds the queue full waits with its connection, from which nothing is read meanwhile,
 /// and is tried again every 2 ms.
+///
+/// # End
+///
+/// As that of a [`MultiLoop`]. Jobs that still run then, of connections that were cut, are left to
+/// themselves.
 pub struct Hybrid<V: Service>(MultiLoop<V>);
 
 /// Builds a [`Hybrid`].
@@ -69,30 +74,12 @@ impl<V: Service> Hybrid<V> {
         &mut self.0
     }
 
-    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.0.local_addrs()
+    fn server(&self) -> &dyn Server<V> {
+        &self.0
     }
 
-    /// A handle that stops the server, from any thread or handler.
-    #[must_use]
-    pub fn stop_handle(&self) -> StopHandle {
-        self.0.stop_handle()
-    }
-
-    /// Serves until it is stopped; see [`MultiLoop::run`]. Jobs that still run then, of connections
-    /// that were cut, are left to themselves.
-    ///
-    /// # Errors
-    ///
-    /// If waiting fails in any loop.
-    ///
-    /// # Panics
-    ///
-    /// As [`MultiLoop::run`].
-    pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        self.0.run()
+    fn server_mut(&mut self) -> &mut dyn Server<V> {
+        &mut self.0
     }
 }
 
@@ -144,35 +131,7 @@ impl<V: Service> HybridBuilder<V> {
     }
 }
 
-impl<V: Service> Server<V> for Hybrid<V> {
-    fn kind(&self) -> ModelKind {
-        ModelKind::Hybrid
-    }
-
-    fn local_addrs(&self) -> &[SocketAddr] {
-        self.0.local_addrs()
-    }
-
-    fn stop_handle(&self) -> StopHandle {
-        self.0.stop_handle()
-    }
-
-    fn threads(&self) -> Vec<ThreadHandle<V>> {
-        self.0.threads()
-    }
-
-    fn run(&mut self) -> Result<ServerReport, RunError> {
-        self.0.run()
-    }
-
-    fn cut_connections(&self) -> Vec<CutConnection> {
-        Server::cut_connections(&self.0)
-    }
-
-    fn slow_handlers(&self) -> Vec<SlowHandler> {
-        Server::slow_handlers(&self.0)
-    }
-}
+serve_as_its_inner!(Hybrid);
 
 impl<V: Service> fmt::Debug for Hybrid<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,17 +1,13 @@
 //! Leader/followers: the model in which threads take turns to wait.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
 use super::crew::{CrewParts, CrewServer, Stay, crew_model};
-use super::handle::StopHandle;
 use super::listening::BindError;
-use super::report::{CutConnection, ServerReport};
 use super::server::{ModelKind, Server, serve_as_its_inner};
-use crate::event_loop::RunError;
 use crate::session::Service;
 use crate::thread_set::Rank;
 
@@ -63,7 +59,8 @@ impl<V: Service> LeaderFollowers<V> {
 }
 
 impl<V: Service> LeaderFollowersBuilder<V> {
-    /// Sets how many threads there are (default: 4), that which runs the server included.
+    /// Sets how many threads take turns (default: 4), beside the one that runs the server: that only
+    /// waits for their end.
     #[must_use]
     pub fn threads(mut self, threads: NonZeroUsize) -> Self {
         self.model.threads = Some(threads);

@@ -17,7 +17,7 @@ use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::jobs::Jobs;
 use crate::models::listening::BindError;
 use crate::models::report::{CutConnection, ServerReport};
-use crate::models::server::{ModelKind, Server, ThreadHandle};
+use crate::models::server::{ModelKind, Server, ThreadHandle, methods_of_a_server};
 use crate::models::single_loop::{ServerLoop, ServerState};
 use crate::session::Service;
 
@@ -37,9 +37,13 @@ use crate::session::Service;
 ///                              one worker pool
 /// ```
 ///
-/// A connection stays in the loop that accepted it, so that a request costs what it costs in a
-/// [`SingleLoop`](super::SingleLoop), without a lock; what loops share is the service, the pool and the count of
-/// connections. Choose it when one core is not enough. Its weakness: connections are divided by
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | each loop's thread, for its own connections | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
+/// A connection stays in the loop that opened it, so that a request costs what it costs in a
+/// [`SingleLoop`](super::SingleLoop), without a lock; what loops share is the service, the pool and
+/// the count of connections. Choose it when answers are short and one core is not enough. Its weakness: connections are divided by
 /// number and not by load, so that a loop whose connections are busy may have more to do than
 /// another.
 ///
@@ -54,7 +58,8 @@ use crate::session::Service;
 ///
 /// # Stop and failure
 ///
-/// A stop closes the listeners of all loops, then ends the connections of all with one deadline.
+/// The thread that calls [`run`](Self::run) runs the first loop. A stop closes the listeners of all
+/// loops, then ends the connections of all with one deadline.
 /// If one loop fails or panics, the others cut their connections and [`run`](Self::run) passes the
 /// error or the panic on. The same if a handler ends one loop by itself
 /// ([`Reactor::stop`]), without an error.
@@ -90,22 +95,10 @@ impl<V: Service> MultiLoop<V> {
         ServerBuilder::new(service, Self::MODEL)
     }
 
-    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addrs
-    }
-
     /// The first loop, which runs in the thread that calls [`run`](Self::run), to register other
     /// sources with: signals, timers.
     pub fn reactor(&mut self) -> &mut Reactor<'static, ServerState<V>> {
         &mut self.first.event_loop
-    }
-
-    /// A handle that stops the server, from any thread or handler.
-    #[must_use]
-    pub fn stop_handle(&self) -> StopHandle {
-        Group::stop_handle(&self.group)
     }
 
     /// Reaches the server's loops from any thread or handler, the first one first. What is posted
@@ -113,46 +106,6 @@ impl<V: Service> MultiLoop<V> {
     #[must_use]
     pub fn handles(&self) -> Vec<LoopHandle<V>> {
         self.group.handles().to_vec()
-    }
-
-    /// Serves until it is stopped; answers what was done, in all loops together. The calling thread
-    /// runs the first loop. When it returns, the threads of the others have ended; a second call
-    /// answers the same.
-    ///
-    /// # Errors
-    ///
-    /// If waiting fails in any loop.
-    ///
-    /// # Panics
-    ///
-    /// Passes on the panic of a handler, of any loop, whose panics are not
-    /// [contained](crate::event_loop::PanicPolicy).
-    pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        if self.threads.start() {
-            // Unwind safety: the loop is as after any panic that leaves its run; it is not run again.
-            let ran = catch_unwind(AssertUnwindSafe(|| self.first.run()));
-            // All others have ended, unless this one failed or was ended by a handler.
-            self.group.cut();
-            let joined = self.threads.join();
-            // Together they are to blame: the first loop's is told, the others' else.
-            ran.unwrap_or_else(|panic| resume_unwind(panic))?;
-            self.ended = joined?;
-        }
-        Ok(self.ended.report + self.first.state.report())
-    }
-
-    /// What the stop cut, up to 32 connections of each loop; known when [`run`](Self::run) has
-    /// returned.
-    pub fn cut_connections(&self) -> impl Iterator<Item = &CutConnection> {
-        let own = self.first.state.cut_connections();
-        own.iter().chain(&self.ended.cuts)
-    }
-
-    /// The last handlers of each loop that ran longer than the limit
-    /// ([`Reactor::slow_handlers`]); known when [`run`](Self::run) has returned.
-    pub fn slow_handlers(&self) -> impl Iterator<Item = &SlowHandler> {
-        let own = self.first.event_loop.slow_handlers();
-        own.chain(&self.ended.slow_handlers)
     }
 }
 
@@ -221,6 +174,8 @@ impl<V: Service> MultiLoopBuilder<V> {
     }
 }
 
+methods_of_a_server!(MultiLoop);
+
 impl<V: Service> Server<V> for MultiLoop<V> {
     fn kind(&self) -> ModelKind {
         ModelKind::MultiLoop
@@ -231,7 +186,7 @@ impl<V: Service> Server<V> for MultiLoop<V> {
     }
 
     fn stop_handle(&self) -> StopHandle {
-        Self::stop_handle(self)
+        Group::stop_handle(&self.group)
     }
 
     fn threads(&self) -> Vec<ThreadHandle<V>> {
@@ -239,15 +194,27 @@ impl<V: Service> Server<V> for MultiLoop<V> {
     }
 
     fn run(&mut self) -> Result<ServerReport, RunError> {
-        Self::run(self)
+        if self.threads.start() {
+            // Unwind safety: the loop is as after any panic that leaves its run; it is not run again.
+            let ran = catch_unwind(AssertUnwindSafe(|| self.first.run()));
+            // All others have ended, unless this one failed or was ended by a handler.
+            self.group.cut();
+            let joined = self.threads.join();
+            // Together they are to blame: the first loop's is told, the others' else.
+            ran.unwrap_or_else(|panic| resume_unwind(panic))?;
+            self.ended = joined?;
+        }
+        Ok(self.ended.report + self.first.state.report())
     }
 
     fn cut_connections(&self) -> Vec<CutConnection> {
-        Self::cut_connections(self).copied().collect()
+        let own = self.first.state.cut_connections();
+        own.iter().chain(&self.ended.cuts).copied().collect()
     }
 
     fn slow_handlers(&self) -> Vec<SlowHandler> {
-        Self::slow_handlers(self).cloned().collect()
+        let own = self.first.event_loop.slow_handlers();
+        own.chain(&self.ended.slow_handlers).cloned().collect()
     }
 }
 

@@ -21,9 +21,9 @@ pub(super) enum ProactorServer<V: Service> {
 
 /// Buffers that connections receive into, in all. They are used only where something was received
 /// and not yet looked at, so a few do for many connections.
-const BUFFERS: u16 = 1024;
+const BUFFERS: u16 = 512;
 /// What one of them takes: a request, or a good part of an upload.
-const BUFFER_BYTES: u32 = 4096;
+const BUFFER_BYTES: u32 = 16 * 1024;
 
 const SERVING: Serving = Serving::ByCompletions {
     buffers: BUFFERS,

@@ -1,21 +1,17 @@
 //! Reactor with workers: the model in which one thread waits and others handle.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
 use super::crew::{CrewParts, CrewServer, Stay, crew_model};
-use super::handle::StopHandle;
 use super::listening::BindError;
-use super::report::{CutConnection, ServerReport};
 use super::server::{ModelKind, Server, serve_as_its_inner};
-use crate::event_loop::RunError;
 use crate::session::Service;
 use crate::thread_set::Rank;
 
-/// The classic reactor with workers: the thread that runs the server only waits and makes ready
+/// The classic reactor with workers: one thread, the dispatcher, only waits and makes ready
 /// connections known; workers take the next one each, read, process and write.
 ///
 /// ```text
@@ -64,7 +60,8 @@ impl<V: Service> ReactorWorkers<V> {
 }
 
 impl<V: Service> ReactorWorkersBuilder<V> {
-    /// Sets how many workers there are (default: 4), beside the thread that runs the server.
+    /// Sets how many workers there are (default: 4), beside the dispatcher and the
+    /// thread that runs the server, which waits for their end.
     #[must_use]
     pub fn workers(mut self, workers: NonZeroUsize) -> Self {
         self.model.threads = Some(workers);

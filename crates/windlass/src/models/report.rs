@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::session::Peer;
 
-/// What a server did.
+/// What a server did since it was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerReport {
-    /// Connections that were accepted.
+    /// Connections that were accepted, and served by somebody.
     pub accepted: u64,
     /// Connections that ended by a reset or another error.
     pub failed: u64,
@@ -23,11 +23,12 @@ pub struct ServerReport {
     pub write_stalls: u64,
     /// Files that became shorter while they were sent; the connection ended at once.
     pub truncated_files: u64,
-    /// How often accepting was paused because descriptors or memory had run out.
+    /// How often accepting was paused because descriptors, memory or threads had run out. A pause is
+    /// 10 ms, then twice the one before, up to 640 ms, until a connection is served.
     pub accept_pauses: u64,
-    /// Bytes read.
+    /// Bytes read from connections.
     pub received_bytes: u64,
-    /// Bytes written.
+    /// Bytes written to connections.
     pub sent_bytes: u64,
 }
 

@@ -22,6 +22,7 @@ use super::{
 use crate::event_loop::{LagHistogram, PostError, RunError, SlowHandler};
 use crate::proactor::{Driver, Fallback};
 use crate::session::Service;
+use crate::thread_set::ThreadSetCounters;
 
 /// A server of one of the models.
 pub trait Server<V: Service>: fmt::Debug {
@@ -39,17 +40,27 @@ pub trait Server<V: Service>: fmt::Debug {
     fn threads(&self) -> Vec<ThreadHandle<V>>;
 
     /// Serves until it is stopped; answers what was done, by all threads together. The threads have
-    /// ended then.
+    /// ended then, but for those that are stuck:
+    ///
+    /// - jobs that run when their connections are cut are not waited for;
+    /// - calls of sessions are waited for no longer than a second after that, in the models whose
+    ///   threads may block: half-sync/half-async, leader/followers, reactor with workers, thread
+    ///   pool, thread per connection. What such a thread counted may be missing;
+    /// - in the models that call sessions in event loops, where nothing may block, they are waited
+    ///   for.
+    ///
+    /// What is stuck is left to itself; its peer sees the end of its connection.
     ///
     /// # Errors
     ///
-    /// If waiting fails.
+    /// If waiting fails in any thread, or a thread can't be started.
     ///
     /// # Panics
     ///
     /// Passes on the panic of a handler of an event loop that is not
-    /// [contained](crate::event_loop::PanicPolicy). Panics in calls of sessions end their connections
-    /// only; not those of a session that is dropped.
+    /// [contained](crate::event_loop::PanicPolicy); and, in models whose threads have no loop, that of
+    /// [`Service::local`] or of a closure that was posted. Panics in calls of sessions end their
+    /// connections only; not those of a session that is dropped.
     fn run(&mut self) -> Result<ServerReport, RunError>;
 
     /// What the stop cut, up to 32 connections of each thread; known when [`run`](Self::run) has
@@ -72,10 +83,55 @@ pub trait Server<V: Service>: fmt::Debug {
     }
 }
 
+/// Gives a model that is a [`Server`] the methods that every program calls, without the trait.
+macro_rules! methods_of_a_server {
+    ($model:ident) => {
+        impl<V: Service> $model<V> {
+            /// The addresses that are listened on, with the ports that were chosen. Unix sockets
+            /// have none.
+            #[must_use]
+            pub fn local_addrs(&self) -> &[std::net::SocketAddr] {
+                Server::local_addrs(self)
+            }
+
+            /// A handle that stops the server, from any thread or handler.
+            #[must_use]
+            pub fn stop_handle(&self) -> super::StopHandle {
+                Server::stop_handle(self)
+            }
+
+            /// Serves until it is stopped; answers what was done, by all threads together, which
+            /// have ended then unless they are stuck: see [`Server::run`]. Called again after a
+            /// stop, it answers the same.
+            ///
+            /// # Errors
+            ///
+            /// If waiting fails in any thread, or a thread can't be started.
+            ///
+            /// # Panics
+            ///
+            /// As [`Server::run`].
+            pub fn run(&mut self) -> Result<super::ServerReport, crate::event_loop::RunError> {
+                Server::run(self)
+            }
+
+            /// What the stop cut, up to 32 connections of each thread; known when
+            /// [`run`](Self::run) has returned.
+            #[must_use]
+            pub fn cut_connections(&self) -> Vec<super::CutConnection> {
+                Server::cut_connections(self)
+            }
+        }
+    };
+}
+pub(super) use methods_of_a_server;
+
 /// Makes a model a [`Server`] that is another one, set up in a certain way: its `server` and
 /// `server_mut`. What it does otherwise may follow in braces.
 macro_rules! serve_as_its_inner {
     ($model:ident $({ $($other:item)* })?) => {
+        super::server::methods_of_a_server!($model);
+
         impl<V: Service> Server<V> for $model<V> {
             fn kind(&self) -> ModelKind {
                 ModelKind::$model
@@ -341,6 +397,12 @@ pub trait ServerThread<V: Service> {
 
     /// The numbers of this thread's event loop, if it has one.
     fn loop_numbers(&self) -> Option<LoopNumbers>;
+
+    /// The numbers of the set of threads that share their connections with this one, if there is
+    /// such a set: told by the first of them.
+    fn set_numbers(&self) -> Option<ThreadSetCounters> {
+        None
+    }
 
     /// What this thread watches, in lines, for people to read.
     fn dump(&self) -> String;

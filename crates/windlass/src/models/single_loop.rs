@@ -24,7 +24,7 @@ use crate::models::handle::{LoopHandle, StopHandle};
 use crate::models::jobs::{JobSite, Jobs};
 use crate::models::listening::{BindError, Opened};
 use crate::models::report::{CutConnection, ServerReport};
-use crate::models::server::{ModelKind, Server, ThreadHandle};
+use crate::models::server::{ModelKind, Server, ThreadHandle, methods_of_a_server};
 use crate::session::Service;
 
 /// A server on one event loop: one reactor thread accepts, reads, computes and writes.
@@ -37,9 +37,14 @@ use crate::session::Service;
 ///                         worker pool
 /// ```
 ///
-/// The cheapest model per request, as nothing is handed over: one read, one write, and a share of
-/// one wait. A session that computes long or blocks holds up all others, unless it hands that out
-/// as a job.
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the loop's thread | the same | the same; jobs: a worker of the pool | the loop's thread |
+///
+/// The cheapest model of those that wait for readiness, as nothing is handed over: one read, one
+/// write, and a share of one wait for each request. Choose it when answers are short and nothing
+/// blocks, and to measure the others by. A session that computes long or blocks holds up all others,
+/// unless it hands that out as a job.
 ///
 /// # Memory
 ///
@@ -68,12 +73,6 @@ impl<V: Service> SingleLoop<V> {
         ServerBuilder::new(service, Self::MODEL)
     }
 
-    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.addrs
-    }
-
     /// The loop, to register other sources with: signals, timers.
     pub fn reactor(&mut self) -> &mut Reactor<'static, ServerState<V>> {
         &mut self.server.event_loop
@@ -83,32 +82,10 @@ impl<V: Service> SingleLoop<V> {
         &self.server.event_loop
     }
 
-    /// A handle that stops the server, from any thread or handler.
-    #[must_use]
-    pub fn stop_handle(&self) -> StopHandle {
-        Group::stop_handle(&self.group)
-    }
-
     /// Reaches the server's loops from any thread or handler: here one.
     #[must_use]
     pub fn handles(&self) -> Vec<LoopHandle<V>> {
         self.group.handles().to_vec()
-    }
-
-    /// Serves until it is stopped; answers what was done.
-    ///
-    /// # Errors
-    ///
-    /// If waiting fails.
-    pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        self.server.run()?;
-        Ok(self.server.state.report())
-    }
-
-    /// What the stop cut, up to 32 connections.
-    #[must_use]
-    pub fn cut_connections(&self) -> &[CutConnection] {
-        self.server.state.cut_connections()
     }
 }
 
@@ -185,6 +162,8 @@ impl<V: Service, M> ServerBuilder<V, M> {
     }
 }
 
+methods_of_a_server!(SingleLoop);
+
 impl<V: Service> Server<V> for SingleLoop<V> {
     fn kind(&self) -> ModelKind {
         ModelKind::SingleLoop
@@ -195,7 +174,7 @@ impl<V: Service> Server<V> for SingleLoop<V> {
     }
 
     fn stop_handle(&self) -> StopHandle {
-        Self::stop_handle(self)
+        Group::stop_handle(&self.group)
     }
 
     fn threads(&self) -> Vec<ThreadHandle<V>> {
@@ -203,11 +182,12 @@ impl<V: Service> Server<V> for SingleLoop<V> {
     }
 
     fn run(&mut self) -> Result<ServerReport, RunError> {
-        Self::run(self)
+        self.server.run()?;
+        Ok(self.server.state.report())
     }
 
     fn cut_connections(&self) -> Vec<CutConnection> {
-        Self::cut_connections(self).to_vec()
+        self.server.state.cut_connections().to_vec()
     }
 
     fn slow_handlers(&self) -> Vec<SlowHandler> {

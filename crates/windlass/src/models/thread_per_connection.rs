@@ -17,7 +17,7 @@ use super::handle::StopHandle;
 use super::jobs::JobSite;
 use super::listening::BindError;
 use super::report::{CutConnection, ServerReport};
-use super::server::{ModelKind, Server, ThreadHandle};
+use super::server::{ModelKind, Server, ThreadHandle, methods_of_a_server};
 use super::single_loop::{ServerState, Serving, SingleLoop};
 use crate::event_loop::{Reactor, RunError, SlowHandler};
 use crate::session::Service;
@@ -36,6 +36,10 @@ use crate::session::Service;
 ///   │ send; jobs     │   │ send; jobs     │
 ///   └────────────────┘   └────────────────┘
 /// ```
+///
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the connection's thread | the same | the same; jobs too | the same |
 ///
 /// The oldest model: whatever a session or a job blocks in holds up its own connection only, and the
 /// kernel is the scheduler. Choose it for small tools, for tens of connections that block, and to
@@ -64,7 +68,8 @@ use crate::session::Service;
 ///
 /// # End
 ///
-/// [`run`](Self::run) returns when all threads have been joined. Those in a job whose connection was
+/// The thread that calls [`run`](Self::run) is the acceptor. It returns when all threads have been
+/// joined. Those in a job whose connection was
 /// cut, or for a second and more in a call, are left to themselves; their peers see the end at once.
 pub struct ThreadPerConnection<V: Service> {
     acceptor: SingleLoop<V>,
@@ -104,37 +109,10 @@ impl<V: Service> ThreadPerConnection<V> {
         ServerBuilder::new(service, Self::MODEL)
     }
 
-    /// The addresses that are listened on, with the ports that were chosen. Unix sockets have none.
-    #[must_use]
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        self.acceptor.local_addrs()
-    }
-
     /// The acceptor's loop, which runs in the thread that calls [`run`](Self::run), to register other
     /// sources with: signals, timers.
     pub fn reactor(&mut self) -> &mut Reactor<'static, ServerState<V>> {
         self.acceptor.reactor()
-    }
-
-    /// A handle that stops the server, from any thread or handler.
-    #[must_use]
-    pub fn stop_handle(&self) -> StopHandle {
-        self.acceptor.stop_handle()
-    }
-
-    /// Serves until it is stopped; answers what was done. The calling thread is the acceptor.
-    ///
-    /// # Errors
-    ///
-    /// If waiting fails: then connections are cut.
-    ///
-    /// # Panics
-    ///
-    /// As [`Server::run`].
-    pub fn run(&mut self) -> Result<ServerReport, RunError> {
-        let report = self.acceptor.run()?;
-        let ended = self.ended.get_or_insert_with(|| end(&self.threads));
-        Ok(report + ended.report)
     }
 }
 
@@ -207,17 +185,19 @@ impl<V: Service> ThreadPerConnectionBuilder<V> {
     }
 }
 
+methods_of_a_server!(ThreadPerConnection);
+
 impl<V: Service> Server<V> for ThreadPerConnection<V> {
     fn kind(&self) -> ModelKind {
         ModelKind::ThreadPerConnection
     }
 
     fn local_addrs(&self) -> &[SocketAddr] {
-        Self::local_addrs(self)
+        self.acceptor.local_addrs()
     }
 
     fn stop_handle(&self) -> StopHandle {
-        Self::stop_handle(self)
+        self.acceptor.stop_handle()
     }
 
     /// The acceptor, then each `Local` that threads share: whoever has it answers when it puts it
@@ -236,13 +216,15 @@ impl<V: Service> Server<V> for ThreadPerConnection<V> {
     }
 
     fn run(&mut self) -> Result<ServerReport, RunError> {
-        Self::run(self)
+        let report = self.acceptor.run()?;
+        let ended = self.ended.get_or_insert_with(|| end(&self.threads));
+        Ok(report + ended.report)
     }
 
     fn cut_connections(&self) -> Vec<CutConnection> {
-        let own = self.acceptor.cut_connections().iter();
-        let cuts = self.ended.iter().flat_map(|ended| &ended.cuts);
-        own.chain(cuts).copied().collect()
+        let mut cuts = self.acceptor.cut_connections();
+        cuts.extend(self.ended.iter().flat_map(|ended| &ended.cuts));
+        cuts
     }
 
     fn slow_handlers(&self) -> Vec<SlowHandler> {

@@ -1,17 +1,13 @@
 //! Thread pool: the model in which a thread stays with a connection until its exchange is done.
 
 use std::fmt;
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use super::builder::ServerBuilder;
 use super::crew::{CrewParts, CrewServer, Stay, crew_model};
-use super::handle::StopHandle;
 use super::listening::BindError;
-use super::report::{CutConnection, ServerReport};
 use super::server::{ModelKind, Server, serve_as_its_inner};
-use crate::event_loop::RunError;
 use crate::session::Service;
 use crate::thread_set::Rank;
 
@@ -43,7 +39,7 @@ use crate::thread_set::Rank;
 ///
 /// A stop reaches connections that hold a thread. A job that runs when connections are cut goes on
 /// to its end in its thread; [`run`](Self::run) does not wait for it, and its connection is closed
-/// at once.
+/// at once. For a session that does not return it waits as in all models: for a second.
 pub struct ThreadPool<V: Service> {
     server: CrewServer<V>,
 }
@@ -70,7 +66,8 @@ impl<V: Service> ThreadPool<V> {
 }
 
 impl<V: Service> ThreadPoolBuilder<V> {
-    /// Sets how many threads there are (default: 4), beside the one that runs the server: so many
+    /// Sets how many threads there are (default: 4), beside the dispatcher and the one
+    /// that runs the server: so many
     /// slow peers or jobs it can stand.
     #[must_use]
     pub fn threads(mut self, threads: NonZeroUsize) -> Self {

@@ -25,8 +25,9 @@ use crate::session::Service;
 ///  └──────────────── one thread ──────────┘
 /// ```
 ///
-/// Who waits: the loop's thread, for completions. Who reads and writes: the kernel. Who computes: the
-/// same thread, or [workers](ServerBuilder::workers).
+/// | who waits | reads | computes | writes |
+/// | --- | --- | --- | --- |
+/// | the loop's thread, for completions | the kernel | the loop's thread, or [workers](ServerBuilder::workers); jobs: the pool, or the workers | the kernel |
 ///
 /// The cheapest model where it can be had: under load there is one system call for dozens of
 /// requests, not two for each. Choose it on kernels from 6.1 on, which need not keep io_uring from
@@ -38,7 +39,7 @@ use crate::session::Service;
 /// than [`Limits::connections_max`](super::Limits::connections_max) allows.
 pub struct UringProactor<V: Service>(ProactorServer<V>);
 
-/// Builds a [`UringProactor`].
+/// Builds a [`UringProactor`] server.
 pub type UringProactorBuilder<V> = ServerBuilder<V, UringProactorModel>;
 
 /// What can be set of a [`UringProactor`].

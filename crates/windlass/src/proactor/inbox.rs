@@ -259,7 +259,7 @@ impl Inbox {
     }
 }
 
-/// Whether an operation is complete and did all that it was for.
+/// Whether an operation is complete, did all that it was for, and brings nothing.
 fn did_all(completion: &Completion) -> bool {
     match (&completion.result, &completion.operation) {
         (
@@ -270,6 +270,10 @@ fn did_all(completion: &Completion) -> bool {
                 | Operation::Write { payload, .. },
             ),
         ) => *count == payload.as_slice().len(),
-        (result, operation) => result.is_ok() && operation.is_some(),
+        (
+            Ok(Outcome::Done),
+            Some(Operation::Close { .. } | Operation::Shutdown { .. } | Operation::Sync { .. }),
+        ) => true,
+        _ => false,
     }
 }

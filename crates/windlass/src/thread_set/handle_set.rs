@@ -12,7 +12,7 @@ use windlass_core::{
 
 use super::SetKernel;
 use super::handler::{BoxedHandler, SetContext, SetHandler, Watch};
-use super::kernel::{Poller, Refused, RefusedKind};
+use super::kernel::{Poller, Refused, RefusedKind, ThreadSetCounters};
 use crate::demultiplexer::Backend;
 use crate::event_loop::{RegisterError, RegisterErrorKind};
 
@@ -284,6 +284,12 @@ impl<S: 'static> HandleSet<S> {
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.kernel.poller.backend()
+    }
+
+    /// How often its threads were woken and waited, so far.
+    #[must_use]
+    pub fn counters(&self) -> ThreadSetCounters {
+        self.kernel.counters()
     }
 
     /// The same set, for what it holds itself.

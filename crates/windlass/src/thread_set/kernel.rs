@@ -24,19 +24,22 @@ mod change;
 mod poller;
 pub(super) mod ranks;
 mod sleep;
+mod work;
 
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use windlass_core::{
-    Batch, Call, Change, Disposition, Engine, EngineConfig, HandleId, HandleSharing, InFlight,
-    InsertErrorKind, Instant, Notify, RunMode, Settled, Step, Turn, Wait, WaitPlan,
+    Batch, Call, Change, Disposition, Engine, EngineConfig, HandleId, HandleSharing, Instant,
+    Notify, RunMode, Settled, Step, Turn, Wait, WaitPlan,
 };
 
 pub(super) use self::poller::Poller;
 use self::ranks::{MemberId, Ranks};
-use crate::sync::thread::{self, Thread};
+use self::work::Wake;
+pub(super) use self::work::{Done, Promotion, Refused, RefusedKind, Rested, Taken, Work};
+use crate::sync::thread;
 use crate::sync::{Mutex, MutexGuard, lock};
 
 /// Who waits and who handles.
@@ -67,49 +70,6 @@ impl Role {
     fn leads(self) -> bool {
         self != Self::Worker
     }
-}
-
-/// What a thread is to do.
-#[derive(Debug)]
-pub(super) enum Work<P> {
-    /// Handle this; what became of it goes into the next call. The time is that of the wait which
-    /// brought it.
-    Call(Call<P>, Instant),
-    /// Somebody [called](Kernel::call) this thread.
-    Called,
-    /// The set has ended.
-    Over,
-    /// Nothing: see to what is to be done before the thread waits, and say so in the next call.
-    Rest,
-}
-
-/// An event that could not be registered.
-#[derive(Debug)]
-pub(super) struct Refused<P> {
-    pub(super) kind: RefusedKind,
-    pub(super) payload: Option<P>,
-}
-
-#[derive(Debug)]
-pub(super) enum RefusedKind {
-    Demultiplexer(io::Error),
-    Engine(InsertErrorKind),
-}
-
-/// What became of a call.
-#[derive(Debug)]
-pub(super) struct Done<P> {
-    pub(super) token: InFlight,
-    pub(super) payload: P,
-    /// None: it panicked.
-    pub(super) answer: Option<Disposition>,
-}
-
-/// Whether a thread has seen to what is to be done before it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rested {
-    No,
-    Yes,
 }
 
 /// How often threads were woken, and waited.
@@ -158,13 +118,6 @@ struct Shared<P, D: Poller> {
     /// To be dropped without the lock, when no changes are left.
     released: Vec<P>,
     no_reports: Batch,
-}
-
-/// Whom to wake when the lock is released.
-#[derive(Debug, Default)]
-struct Wake {
-    thread: Option<Thread>,
-    leader: bool,
 }
 
 enum Look<P, W> {
@@ -255,8 +208,15 @@ impl<P, D: Poller> Kernel<P, D> {
             match self.look(&mut shared, role) {
                 Look::Call(call) => {
                     shared.counters.calls += 1;
+                    shared.ranks.begin_step(me);
                     let now = shared.turn_now;
-                    return self.leave_for(shared, me, Work::Call(call, now));
+                    let wake = shared.promote_new_leader(self.roles);
+                    let promotion = Self::unlock(shared, wake);
+                    return Work::Call(Taken {
+                        call,
+                        now,
+                        promotion,
+                    });
                 }
                 // It has just told the kernel of a removal.
                 Look::Lead(leadership, ..) if shared.can_drop() => {
@@ -278,6 +238,23 @@ impl<P, D: Poller> Kernel<P, D> {
                 Look::Over => self.stop_all(&mut shared),
             }
         }
+    }
+
+    /// The member's thread is none of the set any more; settles what it has done. Its place may be
+    /// another's from now on, unless the set has ended.
+    pub(super) fn leave(&self, me: MemberId, done: Option<Done<P>>) {
+        let mut shared = self.lock();
+        shared.ranks.end_step(me);
+        if let Some(done) = done {
+            self.settle(&mut shared, done);
+        }
+        let mut wake = Wake::default();
+        if !shared.is_stopped {
+            shared.ranks.remove(me);
+            // To what it would have looked for.
+            wake = shared.promote_new_leader(self.roles);
+        }
+        self.release(shared, wake);
     }
 
     /// The thread goes to do something that may take long; first it is replaced.
@@ -497,13 +474,26 @@ impl<P, D: Poller> Kernel<P, D> {
 
     /// Releases the lock, then wakes, then drops what was released.
     #[inline]
-    fn release(&self, mut shared: Guard<'_, P, D>, wake: Wake) {
+    fn release(&self, shared: Guard<'_, P, D>, wake: Wake) {
+        self.promote(Self::unlock(shared, wake));
+    }
+
+    /// Releases the lock; answers what is to be done without it.
+    #[inline]
+    fn unlock(mut shared: Guard<'_, P, D>, wake: Wake) -> Promotion<P> {
         let released = if shared.can_drop() {
             std::mem::take(&mut shared.released)
         } else {
             Vec::new()
         };
         drop(shared);
+        Promotion { wake, released }
+    }
+
+    /// Wakes the thread that was chosen, if one was.
+    #[inline]
+    pub(super) fn promote(&self, promotion: Promotion<P>) {
+        let Promotion { wake, released } = promotion;
         if let Some(thread) = wake.thread {
             thread.unpark();
         }

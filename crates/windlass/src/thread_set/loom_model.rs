@@ -13,7 +13,7 @@ use windlass_core::{
     Readiness, RunMode, Source, Trigger,
 };
 
-use super::kernel::{Done, Kernel, Poller, Rested, Role, Roles, Work};
+use super::kernel::{Done, Kernel, Poller, Rested, Role, Roles, Taken, Work};
 use crate::sync::{Condvar, Mutex, lock};
 
 /// One handle, that is ready for edges, and the wake-up channel.
@@ -100,6 +100,8 @@ impl Poller for SimPoller {
 /// What a handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
+    /// Happens again while it is handled; the second time it ends the set.
+    Again,
     /// Ends the set.
     Stop,
     /// Blocks until an [`Opens`](Self::Opens) has run.
@@ -150,14 +152,9 @@ impl Model {
         let mut calls = 0;
         loop {
             match self.kernel.next(me, done.take(), Rested::Yes) {
-                Work::Call(call, _) => {
+                Work::Call(taken) => {
                     calls += 1;
-                    self.handle(call.payload);
-                    done = Some(Done {
-                        token: call.token,
-                        payload: call.payload,
-                        answer: Some(Disposition::Keep),
-                    });
+                    done = Some(self.carry_out(taken));
                 }
                 Work::Called | Work::Rest => {}
                 Work::Over => return calls,
@@ -165,8 +162,33 @@ impl Model {
         }
     }
 
-    fn handle(&self, does: Does) {
+    /// The short life of a thread that leaves before the set ends.
+    fn take_one_and_leave(&self) -> usize {
+        let me = self.kernel.add_member(Role::Follower);
+        self.kernel.begin(me);
+        let (done, calls) = match self.kernel.next(me, None, Rested::Yes) {
+            Work::Call(taken) => (Some(self.carry_out(taken)), 1),
+            _ => (None, 0),
+        };
+        self.kernel.leave(me, done);
+        calls
+    }
+
+    fn carry_out(&self, taken: Taken<Does>) -> Done<Does> {
+        self.kernel.promote(taken.promotion);
+        let call = taken.call;
+        self.handle(call.token.event(), call.payload);
+        Done {
+            token: call.token,
+            payload: call.payload,
+            answer: Some(Disposition::Keep),
+        }
+    }
+
+    fn handle(&self, event: EventId, does: Does) {
         match does {
+            Does::Again if std::mem::replace(&mut *lock(&self.is_open), true) => self.kernel.stop(),
+            Does::Again => self.activate(event),
             Does::Stop => self.kernel.stop(),
             Does::Blocks => {
                 let mut is_open = lock(&self.is_open);
@@ -322,4 +344,31 @@ fn loom_a_thread_that_is_called_comes() {
         called.join().expect("no panic");
         other.join().expect("no panic");
     });
+}
+
+/// A thread leaves the set when an event has happened again that it handled: another one handles
+/// that.
+fn check_leave(processors: usize) {
+    check(2, move || {
+        let model = Model::new(Roles::Followers, processors);
+        let event = model.insert(Source::User, Does::Again);
+        let other = spawn(&model, Role::Follower);
+        let leaves = {
+            let model = Arc::clone(&model);
+            loom::thread::spawn(move || model.take_one_and_leave())
+        };
+        model.activate(event);
+        let calls = leaves.join().expect("no panic") + other.join().expect("no panic");
+        assert_eq!(calls, 2);
+    });
+}
+
+#[test]
+fn loom_a_thread_that_leaves_leaves_nothing_behind() {
+    check_leave(2);
+}
+
+#[test]
+fn loom_a_thread_that_leaves_the_processor_leaves_nothing_behind() {
+    check_leave(1);
 }

@@ -1,15 +1,11 @@
 //! A member of a set: one thread's part in it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Weak};
 
-use windlass_core::{Call, Instant};
-
 use super::SetKernel;
-use super::handle_set::HandleSet;
-use super::handler::{BoxedHandler, SetContext};
+use super::follower::{Follower, result};
 use super::kernel::ranks::MemberId;
-use super::kernel::{Done, Rested, Role, Work};
+use super::kernel::{Rested, Role, Work};
 use crate::event_loop::RunError;
 
 /// What a thread does beside handling.
@@ -77,18 +73,18 @@ impl<S: 'static> Member<S> {
         }
     }
 
-    /// What the thread runs.
+    /// What the thread runs; once.
     pub(crate) fn run(&self, state: &mut S, mut life: impl Life<S>) -> Result<(), RunError> {
-        let handles = HandleSet::new(Arc::clone(&self.kernel));
-        self.kernel.begin(self.id);
+        let mut follower = Follower::new(Arc::clone(&self.kernel), self.id);
         // Ends the set if one of the program's own closures panics.
-        let guard = PanicGuard(&handles);
-        let mut done = None;
+        let guard = PanicGuard(&self.kernel);
         let mut rested = Rested::Yes;
         loop {
-            match self.kernel.next(self.id, done.take(), rested) {
-                Work::Call(call, now) => {
-                    done = Some(self.invoke(&handles, state, call, now));
+            match follower.next(rested) {
+                Work::Call(taken) => {
+                    // As `Led` and `Promoted` do, without the guards: nothing fails in between.
+                    self.kernel.promote(taken.promotion);
+                    follower.handle(state, taken.call, taken.now);
                     if life.rests(state) {
                         rested = Rested::No;
                     }
@@ -102,74 +98,19 @@ impl<S: 'static> Member<S> {
             }
         }
         std::mem::forget(guard);
-        self.result()
+        result(&self.kernel)
     }
 
     /// What the thread of a dispatcher runs: it only waits.
     pub(crate) fn run_dispatcher(&self) -> Result<(), RunError> {
         self.kernel.begin(self.id);
         while !matches!(self.kernel.next(self.id, None, Rested::Yes), Work::Over) {}
-        self.result()
-    }
-
-    fn result(&self) -> Result<(), RunError> {
-        match self.kernel.take_error() {
-            None => Ok(()),
-            Some(source) => Err(RunError::Wait {
-                backend: self.kernel.poller.backend().name(),
-                source,
-            }),
-        }
-    }
-
-    /// Calls one handler with nothing locked.
-    #[inline]
-    fn invoke(
-        &self,
-        handles: &HandleSet<S>,
-        state: &mut S,
-        call: Call<BoxedHandler<S>>,
-        now: Instant,
-    ) -> Done<BoxedHandler<S>> {
-        let Call {
-            token,
-            mut payload,
-            happened,
-        } = call;
-        let cx = SetContext {
-            handles,
-            event: token.event(),
-            now,
-        };
-        // Unwind safety: the handler is dropped after a panic, which goes on; the state is the
-        // program's, as with any panic that it catches.
-        let called = catch_unwind(AssertUnwindSafe(|| {
-            payload.handle_event(state, &cx, happened)
-        }));
-        match called {
-            Ok(answer) => Done {
-                token,
-                payload,
-                answer: Some(answer),
-            },
-            Err(panic) => {
-                let answer = None;
-                let done = Done {
-                    token,
-                    payload,
-                    answer,
-                };
-                self.kernel.stop();
-                // The set has ended: it settles, and nothing else.
-                let _over = self.kernel.next(self.id, Some(done), Rested::Yes);
-                resume_unwind(panic);
-            }
-        }
+        result(&self.kernel)
     }
 }
 
 /// Ends the set when a thread leaves it by a panic: nobody would do what it did.
-struct PanicGuard<'a, S: 'static>(&'a HandleSet<S>);
+struct PanicGuard<'a, S: 'static>(&'a SetKernel<S>);
 
 impl<S: 'static> Drop for PanicGuard<'_, S> {
     fn drop(&mut self) {

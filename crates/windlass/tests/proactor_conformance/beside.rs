@@ -201,13 +201,22 @@ pub(crate) fn of_a_quiet_send_failures_are_told_and_what_is_asked_for(make: Make
     let told = subject.world.done.pop_front().expect("told");
     assert_eq!((told.id, bytes(&told)), (sending, 9));
     assert_eq!(subject.world.ticks, 1);
+    // Nor is what brings something.
+    peer.write_all(b"answer").expect("write");
+    let receiving = receive(&socket, 10);
+    let started = subject.event_loop.start_quietly_for(event, receiving);
+    started.expect("start");
+    run(&mut subject);
+    let told = subject.world.done.pop_front().expect("told");
+    assert_eq!(told.into_buffer(), b"answer");
+    assert_eq!(subject.world.ticks, 2);
     // A failure is never quiet.
     drop(peer);
     let sending = quiet(&mut subject, b"to nobody");
     run(&mut subject);
     let told = subject.world.done.pop_front().expect("told");
     assert_eq!((told.id, told.result.is_err()), (sending, true));
-    assert_eq!(subject.world.ticks, 2);
+    assert_eq!(subject.world.ticks, 3);
 }
 
 pub(crate) fn a_quiet_send_that_the_socket_does_not_take_is_sent_later_or_cancelled(make: Make) {

@@ -50,7 +50,7 @@ impl<V: Service> Running<V> {
                 .unwrap();
             let ran = catch_unwind(AssertUnwindSafe(|| {
                 let report = server.run().unwrap();
-                let cuts = server.cut_connections().copied().collect();
+                let cuts = server.cut_connections();
                 Ended { report, cuts }
             }));
             drop(server);

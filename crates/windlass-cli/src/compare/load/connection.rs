@@ -16,6 +16,7 @@ use windlass_http::client::{
 use windlass_sys::net::{self, More};
 
 use crate::compare::args::LoadArguments;
+use crate::compare::congestion;
 use crate::compare::workload::{
     COMPUTE_PATH, ECHO_BYTES, HELLO_BODY, SLOW_BUFFER_BYTES, SLOW_LEN, SLOW_PATH, Workload,
 };
@@ -364,6 +365,7 @@ pub(super) fn connect(addr: &SocketAddr, role: Role) -> io::Result<Rc<OwnedFd>> 
         }
     };
     net::set_nodelay(socket.as_fd())?;
+    congestion::prefer(&socket);
     Ok(Rc::new(socket))
 }
 

@@ -112,6 +112,10 @@ fn run(report: &Report) -> String {
             format!("{} MiB", count(machine.memory_bytes as f64 / 1048576.0)),
         ),
         ("Kernel", machine.kernel.clone()),
+        (
+            "Congestion control",
+            format!("{}, chosen for each socket", machine.congestion_control),
+        ),
         ("Pinning", pinning),
         ("Command", report.command.clone()),
         ("Date", report.date.clone()),

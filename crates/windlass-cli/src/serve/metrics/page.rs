@@ -73,6 +73,7 @@ impl Page {
             "Handlers that held up their loop for longer than is allowed.",
             |said| Some(said.as_ref()?.event_loop.as_ref()?.slow_handlers),
         );
+        self.thread_set(loops);
         self.tls(loops);
         self.proxy(loops);
     }
@@ -143,6 +144,38 @@ impl Page {
                     "{NAME}{{loop=\"{at}\",code=\"{code}\"}} {count}"
                 ));
             }
+        }
+    }
+
+    /// What a set of threads counted that share all connections, in the models that have one.
+    fn thread_set(&mut self, loops: &[Option<Snapshot>]) {
+        let Some(numbers) = loops.iter().flatten().find_map(|said| said.thread_set) else {
+            return;
+        };
+        for (name, help, count) in [
+            (
+                "handler_calls",
+                "Handlers that the threads called.",
+                numbers.calls,
+            ),
+            (
+                "waits",
+                "Waits for events, those that did not block included.",
+                numbers.waits,
+            ),
+            (
+                "follower_wakes",
+                "Threads that were woken because there was something to do.",
+                numbers.follower_wakes,
+            ),
+            (
+                "leader_wakes",
+                "Waits for events that another thread ended.",
+                numbers.leader_wakes,
+            ),
+        ] {
+            let name = format!("windlass_thread_set_{name}_total");
+            self.single(&name, Kind::Counter, help, count);
         }
     }
 

@@ -3,33 +3,36 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use windlass_core::{Disposition, Happened, Instant, Interest};
 use windlass_sys::net::{self, AcceptError};
 
-use super::book::Book;
+use super::book::{Book, Noted};
 use super::connection::CrewConnection;
 use super::held::HeldConnection;
 use super::{Hand, Stay};
+use crate::models::accept_policy::{AcceptPolicy, AcceptSite, AfterAccepting};
+use crate::models::carrier::Arrival;
 use crate::models::connection::Connection;
 use crate::models::listening::ListenSocket;
 use crate::models::room::Place;
 use crate::session::{Peer, Service};
 use crate::thread_set::{HandleOptions, SetContext, SetHandler};
 
-/// Connections accepted in one call: the thread's own connections have their turn after so many.
-const BATCH_MAX: usize = 64;
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(640);
-
 /// Accepts from one listener.
 pub(super) struct CrewAcceptor<V: Service> {
     /// First: it is closed when the book is told.
     socket: Arc<ListenSocket>,
-    pause: Duration,
+    policy: AcceptPolicy,
     is_paused: bool,
     _closed: Closed<V>,
+}
+
+/// Where its connections go: to the crew.
+struct Site<'a, 'c, V: Service> {
+    socket: &'a ListenSocket,
+    hand: &'a mut Hand<V>,
+    cx: &'a SetContext<'c, Hand<V>>,
 }
 
 /// Tells the book that a listener is closed.
@@ -44,8 +47,8 @@ impl<V: Service> Drop for Closed<V> {
 impl<V: Service> CrewAcceptor<V> {
     pub(super) fn new(socket: Arc<ListenSocket>, book: Arc<Book<V>>) -> Self {
         Self {
+            policy: AcceptPolicy::new(socket.sharing),
             socket,
-            pause: PAUSE_MIN,
             is_paused: false,
             _closed: Closed(book),
         }
@@ -63,34 +66,6 @@ impl<V: Service> CrewAcceptor<V> {
             let _ = cx.set_interest(cx.event(), Interest::READ);
         }
     }
-
-    fn accept(&mut self, hand: &mut Hand<V>, cx: &SetContext<'_, Hand<V>>) {
-        for _ in 0..BATCH_MAX {
-            let crew = &hand.crew;
-            let Some(place) = crew.room.take(0, &crew.doorbell, cx.event()) else {
-                // Activated when there is some.
-                self.stop_listening(cx);
-                return;
-            };
-            match net::accept(self.socket.fd.as_fd()) {
-                Ok(Some((socket, remote))) => {
-                    self.pause = PAUSE_MIN;
-                    open(hand, cx, socket, Peer::new(remote), place);
-                }
-                Ok(None) => return,
-                // That one connection is gone already.
-                Err(AcceptError::Connection(_)) => {}
-                // Out of descriptors or memory, or the listener itself is broken: no spinning.
-                Err(_) => {
-                    hand.lane.counts.accept_pauses += 1;
-                    self.stop_listening(cx);
-                    let _ = cx.arm_at(cx.event(), cx.clock() + self.pause);
-                    self.pause = (self.pause * 2).min(PAUSE_MAX);
-                    return;
-                }
-            }
-        }
-    }
 }
 
 impl<V: Service> SetHandler<Hand<V>> for CrewAcceptor<V> {
@@ -104,12 +79,47 @@ impl<V: Service> SetHandler<Hand<V>> for CrewAcceptor<V> {
             return Disposition::Remove;
         }
         self.listen_again(cx);
-        self.accept(hand, cx);
+        let after = self.policy.run(&mut Site {
+            socket: &self.socket,
+            hand,
+            cx,
+        });
+        match after {
+            AfterAccepting::Listen => {}
+            AfterAccepting::Pause(pause) => {
+                hand.lane.counts.accept_pauses += 1;
+                self.stop_listening(cx);
+                // It exists: its handler runs.
+                let _ = cx.arm_at(cx.event(), cx.clock() + pause);
+            }
+            AfterAccepting::WaitForRoom => self.stop_listening(cx),
+        }
         Disposition::Keep
     }
 
     fn get_handle(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd.as_fd())
+    }
+}
+
+impl<V: Service> AcceptSite for Site<'_, '_, V> {
+    fn take_place(&mut self) -> Option<Place> {
+        let crew = &self.hand.crew;
+        crew.room.take(0, &crew.doorbell, self.cx.event())
+    }
+
+    fn accept(&mut self) -> Result<Option<net::Accepted>, AcceptError> {
+        net::accept(self.socket.fd.as_fd())
+    }
+
+    fn serve(&mut self, arrival: Arrival) -> Result<(), Arrival> {
+        let Arrival {
+            socket,
+            peer,
+            place,
+        } = arrival;
+        open(self.hand, self.cx, socket, peer, place);
+        Ok(())
     }
 }
 
@@ -129,7 +139,9 @@ fn open<V: Service>(
         return;
     };
     let crew = &hand.crew;
-    let connection = Connection::<V>::new(socket, session, &peer, crew.trigger);
+    let socket = Arc::new(socket);
+    let noted = Arc::downgrade(&socket);
+    let connection = Connection::new(socket, session, &peer, crew.trigger);
     let deadline = connection.deadline();
     let options = HandleOptions {
         interest: connection.interest(),
@@ -146,7 +158,8 @@ fn open<V: Service>(
     match cx.register_handle(handler, options) {
         // Another thread may handle it already.
         Ok(event) => {
-            if crew.book.note_connection(event) {
+            let socket = noted;
+            if crew.book.note_connection(Noted { event, socket }) {
                 let _ = cx.remove_handle(event);
             }
         }

@@ -1,10 +1,12 @@
 //! The book of a crew: what is open, how far a stop has come, and what it cut.
 
 use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use windlass_core::{EventId, Instant};
+use windlass_sys::net;
 use windlass_sys::wake::WakeFd;
 
 use super::Hand;
@@ -32,8 +34,10 @@ struct State {
     /// Listeners that are open, and one more until a stop has removed them.
     listeners: usize,
     open: usize,
-    /// The connections' events by slot; may name some that are gone.
-    connections: Vec<Option<EventId>>,
+    /// The connections by their events' slots; may name some that are gone.
+    connections: Vec<Option<Noted>>,
+    /// Those that were being handled when they were cut.
+    lasting: Vec<Weak<OwnedFd>>,
     cut: u64,
     cuts: Vec<CutConnection>,
 }
@@ -47,6 +51,13 @@ enum Phase {
     Ending,
     /// What was left is cut.
     Cut,
+}
+
+/// A connection, as others than its handler know it.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub(super) event: EventId,
+    pub(super) socket: Weak<OwnedFd>,
 }
 
 /// Whether a stop was under way.
@@ -78,6 +89,7 @@ impl<V: Service> Book<V> {
                 listeners: listeners + 1,
                 open: 0,
                 connections: Vec::new(),
+                lasting: Vec::new(),
                 cut: 0,
                 cuts: Vec::new(),
             }),
@@ -114,10 +126,15 @@ impl<V: Service> Book<V> {
         self.lock().open
     }
 
-    /// How many were cut, and what the first ones were at.
+    /// How many were cut, those that are still being handled included; and what the first ones were
+    /// at.
     pub(super) fn cuts(&self) -> (u64, Vec<CutConnection>) {
         let state = self.lock();
-        (state.cut, state.cuts.clone())
+        let left = match state.phase {
+            Phase::Cut => state.open as u64,
+            _ => 0,
+        };
+        (state.cut + left, state.cuts.clone())
     }
 
     pub(super) fn begin_stop(&self) -> Closing {
@@ -142,9 +159,9 @@ impl<V: Service> Book<V> {
             state.connections.clone()
         };
         if let Some(handles) = self.handles.upgrade() {
-            for event in connections.into_iter().flatten() {
+            for noted in connections.into_iter().flatten() {
                 // Gone: nobody is there to be told.
-                let _ = handles.activate(event);
+                let _ = handles.activate(noted.event);
             }
         }
         self.ring_all();
@@ -160,10 +177,24 @@ impl<V: Service> Book<V> {
     }
 
     /// From now on connections are cut; answers which there are.
-    pub(super) fn begin_cut(&self) -> impl Iterator<Item = EventId> + use<V> {
+    pub(super) fn begin_cut(&self) -> impl Iterator<Item = Noted> + use<V> {
         let mut state = self.lock();
         self.enter_phase(&mut state, Phase::Cut);
         std::mem::take(&mut state.connections).into_iter().flatten()
+    }
+
+    /// One that was cut is still being handled.
+    pub(super) fn note_lasting(&self, socket: Weak<OwnedFd>) {
+        self.lock().lasting.push(socket);
+    }
+
+    /// Ends those for their peers.
+    pub(super) fn shut_down_lasting(&self) {
+        let lasting = std::mem::take(&mut self.lock().lasting);
+        for socket in lasting.iter().filter_map(Weak::upgrade) {
+            // It fails if the peer has ended it.
+            let _ = net::shutdown_both(socket.as_fd());
+        }
     }
 
     pub(super) fn enter(self: &Arc<Self>, opened_at: Instant, place: Place) -> Entry<V> {
@@ -175,14 +206,14 @@ impl<V: Service> Book<V> {
         }
     }
 
-    /// Notes the event of a connection; answers whether it is to be cut.
-    pub(super) fn note_connection(&self, event: EventId) -> bool {
+    /// Notes a connection; answers whether it is to be cut.
+    pub(super) fn note_connection(&self, noted: Noted) -> bool {
         let mut state = self.lock();
-        let at = event.slot();
+        let at = noted.event.slot();
         if at >= state.connections.len() {
             state.connections.resize(at + 1, None);
         }
-        state.connections[at] = Some(event);
+        state.connections[at] = Some(noted);
         state.phase == Phase::Cut
     }
 

@@ -1,6 +1,7 @@
 //! A connection as a handler of a set of threads.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use windlass_core::{Disposition, EventId, Happened, Instant, Interest};
 
@@ -13,7 +14,8 @@ use crate::thread_set::{SetContext, SetHandler, WeakHandleSet};
 
 /// One connection of a crew.
 pub(super) struct CrewConnection<V: Service> {
-    pub(super) connection: Connection<V>,
+    /// Its socket may have to be shut down by others, when its handler is stuck.
+    pub(super) connection: Connection<V, Arc<OwnedFd>>,
     /// After the connection: whoever learns of its end finds the socket closed.
     entry: Entry<V>,
     has_ended: bool,
@@ -27,7 +29,7 @@ pub(super) enum Stepped {
 }
 
 impl<V: Service> CrewConnection<V> {
-    pub(super) fn new(connection: Connection<V>, entry: Entry<V>) -> Self {
+    pub(super) fn new(connection: Connection<V, Arc<OwnedFd>>, entry: Entry<V>) -> Self {
         Self {
             connection,
             entry,

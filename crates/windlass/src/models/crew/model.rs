@@ -12,43 +12,10 @@ macro_rules! crew_model {
                 &mut self.server
             }
 
-            /// The addresses that are listened on, with the ports that were chosen. Unix sockets
-            /// have none.
-            #[must_use]
-            pub fn local_addrs(&self) -> &[SocketAddr] {
-                self.server.local_addrs()
-            }
-
             /// How many threads call sessions.
             #[must_use]
             pub fn threads_count(&self) -> usize {
                 self.server.threads_count()
-            }
-
-            /// A handle that stops the server, from any thread or handler.
-            #[must_use]
-            pub fn stop_handle(&self) -> StopHandle {
-                self.server.stop_handle()
-            }
-
-            /// Serves until it is stopped; answers what was done, by all threads together. A second
-            /// call answers the same.
-            ///
-            /// # Errors
-            ///
-            /// If waiting fails, or a thread can't be started.
-            ///
-            /// # Panics
-            ///
-            /// Passes on a panic of [`Service::local`], or of a closure that was posted to a thread.
-            pub fn run(&mut self) -> Result<ServerReport, RunError> {
-                self.server.run()
-            }
-
-            /// What the stop cut, up to 32 connections; known when [`run`](Self::run) has returned.
-            #[must_use]
-            pub fn cut_connections(&self) -> Vec<CutConnection> {
-                self.server.cut_connections()
             }
         }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use windlass_core::Trigger;
@@ -12,6 +12,7 @@ use windlass_sys::wake::WakeFd;
 use super::acceptor::CrewAcceptor;
 use super::book::Book;
 use super::seat::Seat;
+use super::watch::{Due, Watch};
 use super::{Crew, Doorbell, Hand, HandLife, Stay};
 use crate::event_loop::{PostError, RunError, SlowHandler};
 use crate::models::builder::ServerBuilder;
@@ -45,14 +46,8 @@ pub(in crate::models) struct CrewServer<V: Service> {
     dispatcher: Option<Member<Hand<V>>>,
     addrs: Vec<SocketAddr>,
     name: &'static str,
-    ends: Arc<Ends>,
-}
-
-/// Which threads have ended.
-#[derive(Debug, Default)]
-struct Ends {
-    ended: Mutex<Vec<usize>>,
-    changed: Condvar,
+    /// What was answered.
+    ended: Option<ServerReport>,
 }
 
 impl<V: Service> CrewServer<V> {
@@ -106,6 +101,7 @@ impl<V: Service> CrewServer<V> {
             acceptors: Mutex::default(),
             listeners: sockets.iter().map(Arc::downgrade).collect(),
             files: opened.files.iter().map(Arc::downgrade).collect(),
+            watch: Watch::default(),
             seats: seats.into_boxed_slice(),
         };
         for socket in sockets {
@@ -123,7 +119,7 @@ impl<V: Service> CrewServer<V> {
             dispatcher,
             addrs: opened.addrs,
             name: parts.name,
-            ends: Arc::default(),
+            ended: None,
         })
     }
 
@@ -164,131 +160,111 @@ impl<V: Service> CrewServer<V> {
         Vec::new()
     }
 
-    /// Serves until it is stopped; the calling thread waits, or takes part. A second call answers
-    /// the same.
+    /// Serves until it is stopped; the calling thread keeps the watch. A second call answers the
+    /// same.
     pub(in crate::models) fn run(&mut self) -> Result<ServerReport, RunError> {
         let members = std::mem::take(&mut self.members);
         if !members.is_empty() {
             self.serve(members)?;
         }
-        let mut report: ServerReport = self.crew.seats.iter().map(Seat::report).sum();
-        report.cut += self.crew.book.cuts().0;
-        Ok(report)
+        let crew = &self.crew;
+        Ok(*self.ended.get_or_insert_with(|| {
+            let mut report: ServerReport = crew.seats.iter().map(Seat::report).sum();
+            report.cut += crew.book.cuts().0;
+            report
+        }))
     }
 
     fn serve(&mut self, members: Vec<Member<Hand<V>>>) -> Result<(), RunError> {
-        let mut works: Vec<_> = members
-            .into_iter()
-            .enumerate()
-            .map(|(index, member)| Work {
-                crew: Arc::clone(&self.crew),
-                service: Arc::clone(&self.service),
-                ends: Arc::clone(&self.ends),
-                member,
-                index,
-            })
-            .collect();
-        let dispatcher = self.dispatcher.take();
-        let own = dispatcher.is_none().then(|| works.remove(0));
-        let mut threads = Vec::with_capacity(works.len());
-        let mut started = Ok(());
-        for work in works {
-            let (index, name) = (work.index, format!("{}-{}", self.name, work.index));
-            match thread::Builder::new().name(name).spawn(move || work.run()) {
-                Ok(thread) => threads.push((index, thread)),
-                Err(source) => {
-                    started = Err(RunError::Thread { source });
-                    self.crew.handles.stop();
-                    break;
-                }
-            }
+        let crew = Arc::clone(&self.crew);
+        let mut threads = Vec::with_capacity(members.len() + 1);
+        let started = self.start(members, &mut threads);
+        if started.is_err() {
+            crew.cut();
         }
-        // Unwind safety: the server is as after any end, and is not run again.
-        let ran = catch_unwind(AssertUnwindSafe(|| match (own, dispatcher) {
-            (Some(work), _) => work.run(),
-            (None, Some(dispatcher)) => dispatcher.run_dispatcher(),
-            (None, None) => Ok(()),
-        }));
-        // The set has ended, or does now: by a stop there is nothing left to cut.
-        self.crew.handles.stop();
-        self.crew.cut();
-        let joined = self.join(threads);
-        ran.unwrap_or_else(|panic| resume_unwind(panic))?;
-        joined.and(started)
-    }
-
-    /// Waits until all threads have ended, but for those at a job that was cut: it may never end.
-    fn join(
-        &self,
-        threads: Vec<(usize, JoinHandle<Result<(), RunError>>)>,
-    ) -> Result<(), RunError> {
-        let mut ended = self.ends.lock();
-        let is_left = |ended: &[usize], index: usize| {
-            !ended.contains(&index) && !self.crew.seats[index].is_at_job()
-        };
-        while threads.iter().any(|&(index, _)| is_left(&ended, index)) {
-            ended = self
-                .ends
-                .changed
-                .wait(ended)
-                .unwrap_or_else(PoisonError::into_inner);
+        let indices: Vec<_> = threads.iter().map(|&(index, _)| index).collect();
+        // A job that was cut may never end.
+        let at_job = |index| crew.seats.get(index).is_some_and(Seat::is_at_job);
+        while crew.watch.wait(&indices, at_job) == Due::Cut {
+            crew.cut();
         }
-        let has_ended = ended.clone();
-        drop(ended);
-        let mut result = Ok(());
+        crew.book.shut_down_lasting();
+        let mut ended = Ok(());
         for (index, thread) in threads {
-            if has_ended.contains(&index) {
+            // The others are stuck, and left to themselves.
+            if crew.watch.has_ended(index) {
                 let ran = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-                result = result.and(ran);
+                ended = ended.and(ran);
             }
         }
-        result
+        ended.and(started)
+    }
+
+    /// Starts the threads: those that call sessions, by their index, then the one that waits.
+    fn start(
+        &mut self,
+        members: Vec<Member<Hand<V>>>,
+        threads: &mut Vec<(usize, JoinHandle<Result<(), RunError>>)>,
+    ) -> Result<(), RunError> {
+        let mut spawn = |index, name, run: Box<dyn FnOnce() -> _ + Send>| {
+            let spawned = thread::Builder::new().name(name).spawn(run);
+            threads.push((
+                index,
+                spawned.map_err(|source| RunError::Thread { source })?,
+            ));
+            Ok(())
+        };
+        for (index, member) in members.into_iter().enumerate() {
+            let end = End {
+                crew: Arc::clone(&self.crew),
+                index,
+            };
+            let service = Arc::clone(&self.service);
+            let name = format!("{}-{index}", self.name);
+            spawn(index, name, Box::new(move || work(&end, &member, service)))?;
+        }
+        if let Some(dispatcher) = self.dispatcher.take() {
+            let end = End {
+                crew: Arc::clone(&self.crew),
+                index: self.crew.seats.len(),
+            };
+            let run = move || {
+                let _end = end;
+                dispatcher.run_dispatcher()
+            };
+            spawn(self.crew.seats.len(), "dispatcher".into(), Box::new(run))?;
+        }
+        Ok(())
     }
 }
 
-impl Ends {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What one thread does.
-struct Work<V: Service> {
-    crew: Arc<Crew<V>>,
+/// What a thread does that calls sessions.
+fn work<V: Service>(
+    end: &End<V>,
+    member: &Member<Hand<V>>,
     service: Arc<V>,
-    ends: Arc<Ends>,
-    member: Member<Hand<V>>,
+) -> Result<(), RunError> {
+    let crew = &end.crew;
+    let mut hand = Hand::new(Arc::clone(crew), end.index, service);
+    let result = member.run(&mut hand, HandLife);
+    hand.settle(crew.handles.clock());
+    hand.seat().set_report(hand.lane.counts);
+    result
+}
+
+/// Tells of a thread's end, however that comes: if by a panic, nobody would do what it did.
+struct End<V: Service> {
+    crew: Arc<Crew<V>>,
     index: usize,
 }
 
-impl<V: Service> Work<V> {
-    fn run(self) -> Result<(), RunError> {
-        // However it ends: if by a panic, nobody would do what it did.
-        let _end = End(&self);
-        let mut hand = Hand::new(
-            Arc::clone(&self.crew),
-            self.index,
-            Arc::clone(&self.service),
-        );
-        let result = self.member.run(&mut hand, HandLife);
-        hand.settle(self.crew.handles.clock());
-        hand.seat().set_report(hand.lane.counts);
-        result
-    }
-}
-
-/// Tells of a thread's end.
-struct End<'a, V: Service>(&'a Work<V>);
-
-impl<V: Service> Drop for End<'_, V> {
+impl<V: Service> Drop for End<V> {
     fn drop(&mut self) {
-        let Work {
-            crew, ends, index, ..
-        } = self.0;
-        crew.handles.stop();
-        crew.seats[*index].close();
-        ends.lock().push(*index);
-        ends.changed.notify_all();
+        self.crew.handles.stop();
+        if let Some(seat) = self.crew.seats.get(self.index) {
+            seat.close();
+        }
+        self.crew.watch.note_end(self.index);
     }
 }
 

@@ -9,6 +9,7 @@ use crate::models::limits::Limits;
 use crate::models::report::ServerReport;
 use crate::models::server::{LoopNumbers, ServerThread};
 use crate::session::Service;
+use crate::thread_set::ThreadSetCounters;
 
 /// See the module.
 pub(super) struct CrewThread<'a, V: Service>(pub(super) &'a mut Hand<V>);
@@ -68,6 +69,10 @@ impl<V: Service> ServerThread<V> for CrewThread<'_, V> {
 
     fn loop_numbers(&self) -> Option<LoopNumbers> {
         None
+    }
+
+    fn set_numbers(&self) -> Option<ThreadSetCounters> {
+        (self.0.index == 0).then(|| self.0.crew.handles.counters())
     }
 
     fn dump(&self) -> String {

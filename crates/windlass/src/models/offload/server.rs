@@ -54,7 +54,7 @@ impl<V: Service> Server<V> for WorkerServer<V> {
     }
 
     fn cut_connections(&self) -> Vec<CutConnection> {
-        self.io.cut_connections().to_vec()
+        self.io.cut_connections()
     }
 
     fn slow_handlers(&self) -> Vec<SlowHandler> {

@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use windlass_sys::clock;
 
 use super::trip::{self, Errand, Queue};
 use crate::models::lane::Lane;
 use crate::models::lane_thread::LaneThread;
-use crate::models::limits::Limits;
+use crate::models::limits::{END_PATIENCE, Limits};
 use crate::models::listening::BindError;
 use crate::models::report::ServerReport;
 use crate::models::server::Visit;
@@ -28,8 +28,6 @@ pub(in crate::models) struct Workers<V: Service> {
 
 /// A worker that has had no pause lets its service settle after so many errands.
 const ERRANDS_PER_SETTLE: u32 = 64;
-/// How long an end waits for calls of sessions that are under way. Nobody needs their answers.
-const END_PATIENCE: Duration = Duration::from_secs(1);
 
 impl<V: Service> Workers<V> {
     /// Starts so many workers, and waits until each has its lane.

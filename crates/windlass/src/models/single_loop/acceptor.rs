@@ -1,4 +1,4 @@
-//! The acceptor: takes connections, and pauses when descriptors run out.
+//! The acceptor: takes connections for its loop, and pauses when descriptors run out.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -11,64 +11,54 @@ use super::completion_connection::{self, CompletionConnection};
 use super::loop_connection::LoopConnection;
 use super::state::ServerState;
 use crate::event_loop::{CompletionOptions, Context, EventHandler, IoOptions};
-use crate::models::carrier::{Arrival, Carrier};
+use crate::models::accept_policy::{AcceptPolicy, AcceptSite, AfterAccepting};
+use crate::models::carrier::Arrival;
 use crate::models::connection::Connection;
-use crate::models::listening::{ListenSocket, Sharing};
+use crate::models::listening::ListenSocket;
 use crate::models::room::Place;
 use crate::session::{Peer, Service};
 
 /// Accepts from one listener.
 pub(super) struct Acceptor {
     socket: Rc<ListenSocket>,
-    pause: Duration,
-    waits_for_room: bool,
-    /// For which there was no thread.
-    held: Option<Arrival>,
+    policy: AcceptPolicy,
+    /// It does not listen, and is called for another reason than a connection.
+    is_paused: bool,
 }
 
-/// Connections accepted in one call: others have their turn after so many.
-const BATCH_MAX: usize = 64;
-/// The same if other loops accept from the same socket: who takes a batch leaves them idle.
-const SHARED_BATCH_MAX: usize = 1;
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_millis(640);
+/// Where its connections go: to this loop, to another one, or to the carrier.
+struct Site<'a, 'c, V: Service> {
+    socket: &'a ListenSocket,
+    state: &'a mut ServerState<V>,
+    cx: &'a mut Context<'c, 'static, ServerState<V>>,
+}
 
 impl Acceptor {
     pub(super) fn new(socket: Rc<ListenSocket>) -> Self {
         Self {
+            policy: AcceptPolicy::new(socket.sharing),
             socket,
-            pause: PAUSE_MIN,
-            waits_for_room: false,
-            held: None,
+            is_paused: false,
         }
     }
 
-    /// Gives a connection to the carrier; answers whether that took it.
-    fn carry(&mut self, carrier: &dyn Carrier, arrival: Arrival) -> bool {
-        self.held = carrier.carry(arrival).err();
-        if self.held.is_none() {
-            self.pause = PAUSE_MIN;
-        }
-        self.held.is_none()
-    }
-
-    /// Stops listening for a while; the next pause is longer, until an accept succeeds.
-    fn pause<V: Service>(&mut self, cx: &mut Context<'_, 'static, ServerState<V>>) -> Disposition {
+    /// Stops listening for a while.
+    fn pause<V: Service>(
+        &mut self,
+        cx: &mut Context<'_, 'static, ServerState<V>>,
+        pause: Duration,
+    ) -> Disposition {
         let event = cx.event();
-        let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSE_MAX);
-        let has_held = self.held.is_some();
         let resumed = cx.after(pause, move |_, cx| {
             // Gone: the server stops.
-            let _ = cx.enable(event);
-            if has_held {
-                // The listener need not be ready for that one to be tried again.
-                let _ = cx.activate(event, 1);
-            }
+            let _ = cx.activate(event, 1);
         });
         match resumed {
-            Ok(_) => Disposition::Disable,
-            // Without a timer it could not be enabled again.
+            Ok(_) => {
+                self.is_paused = true;
+                Disposition::Disable
+            }
+            // Without a timer it could not be called again.
             Err(_) => Disposition::Keep,
         }
     }
@@ -84,69 +74,68 @@ impl<V: Service> EventHandler<'static, ServerState<V>> for Acceptor {
         if state.is_stopping() {
             return Disposition::Remove;
         }
-        if std::mem::take(&mut self.waits_for_room) {
+        if std::mem::take(&mut self.is_paused) {
             // It exists: its handler runs.
             let event = cx.event();
             let _ = cx.enable(event);
         }
-        if let Some(arrival) = self.held.take()
-            && let Some(carrier) = state.carrier.clone()
-            && !self.carry(&*carrier, arrival)
-        {
-            state.lane.counts.accept_pauses += 1;
-            return self.pause(cx);
-        }
-        let batch_max = match self.socket.sharing {
-            Sharing::Own => BATCH_MAX,
-            Sharing::Duplicate | Sharing::Shared => SHARED_BATCH_MAX,
-        };
-        for _ in 0..batch_max {
-            let Some(place) = state.take_place(cx.event()) else {
-                // Activated when there is some.
-                self.waits_for_room = true;
-                return Disposition::Disable;
-            };
-            match net::accept(self.socket.fd.as_fd()) {
-                Ok(Some((socket, remote))) => {
-                    let peer = Peer::new(remote);
-                    state.group.note_dealt();
-                    if let Some(carrier) = state.carrier.clone() {
-                        state.lane.counts.accepted += 1;
-                        let arrival = Arrival {
-                            socket,
-                            peer,
-                            place,
-                        };
-                        if !self.carry(&*carrier, arrival) {
-                            state.lane.counts.accept_pauses += 1;
-                            return self.pause(cx);
-                        }
-                        continue;
-                    }
-                    self.pause = PAUSE_MIN;
-                    let Some(other) = state.other_loop(&place) else {
-                        open(state, cx, socket, peer, place);
-                        continue;
-                    };
-                    // It lives as long as any loop accepts, unless the server fails: then the
-                    // connection is cut like the others.
-                    let _ = other.post(move |state, cx| open(state, cx, socket, peer, place));
-                }
-                Ok(None) => break,
-                // That one connection is gone already.
-                Err(AcceptError::Connection(_)) => {}
-                // Out of descriptors or memory, or the listener itself is broken: no spinning.
-                Err(_) => {
-                    state.lane.counts.accept_pauses += 1;
-                    return self.pause(cx);
-                }
+        let after = self.policy.run(&mut Site {
+            socket: &self.socket,
+            state,
+            cx,
+        });
+        match after {
+            AfterAccepting::Listen => Disposition::Keep,
+            AfterAccepting::Pause(pause) => {
+                state.lane.counts.accept_pauses += 1;
+                self.pause(cx, pause)
+            }
+            AfterAccepting::WaitForRoom => {
+                self.is_paused = true;
+                Disposition::Disable
             }
         }
-        Disposition::Keep
     }
 
     fn get_handle(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.fd.as_fd())
+    }
+}
+
+impl<V: Service> AcceptSite for Site<'_, '_, V> {
+    fn take_place(&mut self) -> Option<Place> {
+        self.state.take_place(self.cx.event())
+    }
+
+    fn accept(&mut self) -> Result<Option<net::Accepted>, AcceptError> {
+        let accepted = net::accept(self.socket.fd.as_fd());
+        if let Ok(Some(_)) = accepted {
+            self.state.group.note_dealt();
+        }
+        accepted
+    }
+
+    fn serve(&mut self, arrival: Arrival) -> Result<(), Arrival> {
+        let state = &mut *self.state;
+        if let Some(carrier) = &state.carrier {
+            carrier.carry(arrival)?;
+            state.lane.counts.accepted += 1;
+            return Ok(());
+        }
+        let Arrival {
+            socket,
+            peer,
+            place,
+        } = arrival;
+        match state.other_loop(&place) {
+            None => open(state, self.cx, socket, peer, place),
+            Some(other) => {
+                // It lives as long as any loop accepts, unless the server fails: then the
+                // connection is cut like the others.
+                let _ = other.post(move |state, cx| open(state, cx, socket, peer, place));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -21,7 +21,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use windlass_core::Instant;
 use windlass_sys::net;
@@ -30,6 +29,7 @@ use windlass_sys::wake::WakeFd;
 use super::connection_thread::{self, Attendance};
 use super::lanes::{Lanes, now};
 use crate::models::carrier::{Arrival, Carrier};
+use crate::models::limits::END_PATIENCE;
 use crate::models::report::{ConnectionPhase, CutConnection};
 use crate::session::{Peer, Service};
 
@@ -88,8 +88,6 @@ const ENDING: u8 = 1;
 const CUT: u8 = 2;
 /// So many of those that are cut are written down.
 const CUTS_MAX: usize = 32;
-/// How long the end waits for threads that were cut, but for those in jobs.
-const END_PATIENCE: Duration = Duration::from_secs(1);
 
 impl<V: Service> ConnectionThreads<V> {
     pub(super) fn new(lanes: Lanes<V>, stack_bytes: usize) -> io::Result<Arc<Self>> {

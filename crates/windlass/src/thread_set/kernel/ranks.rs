@@ -26,6 +26,8 @@ pub(in crate::thread_set) struct MemberId(usize);
 #[derive(Debug)]
 pub(super) struct Ranks {
     members: Vec<Member>,
+    /// Places of members that left.
+    free: Vec<MemberId>,
     /// The last one on top: its caches are warm.
     parked: Vec<MemberId>,
     coming: Option<MemberId>,
@@ -76,6 +78,7 @@ impl Ranks {
     pub(super) fn new(processors: usize) -> Self {
         Self {
             members: Vec::new(),
+            free: Vec::new(),
             parked: Vec::new(),
             coming: None,
             standby: None,
@@ -89,15 +92,27 @@ impl Ranks {
     }
 
     pub(super) fn add(&mut self, role: Role) -> MemberId {
-        self.members.push(Member {
+        let member = Member {
             role,
             thread: None,
             rank: Rank::Apart,
             is_called: false,
             step: 0,
             step_before_nap: 0,
-        });
+        };
+        if let Some(id) = self.free.pop() {
+            self.members[id.0] = member;
+            return id;
+        }
+        self.members.push(member);
         MemberId(self.members.len() - 1)
+    }
+
+    /// The member is gone, which is awake. Its place is the next one's.
+    pub(super) fn remove(&mut self, me: MemberId) {
+        self.set_rank(me, Rank::Apart);
+        self.members[me.0].thread = None;
+        self.free.push(me);
     }
 
     pub(super) fn role(&self, member: MemberId) -> Role {
