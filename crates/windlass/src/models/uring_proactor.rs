@@ -17,8 +17,8 @@ use crate::session::Service;
 /// ```text
 ///  ┌─────────────── kernel ───────────────┐
 ///  │ receive into a buffer of the pool    │   without being asked again: one multishot receive
-///  │ send from the operation's buffer     │   for the life of a connection
-///  └──▲───────────────────────────┬───────┘
+///  │ send from the operation's buffer     │   for the life of a connection; an answer that
+///  └──▲───────────────────────────┬───────┘   leaves well costs no completion
 ///  submissions               completions        one system call per turn for both
 ///  ┌──┴───────────────────────────▼───────┐
 ///  │ wait   session: input → output       │ ─▶ workers, if there are any: they call the sessions
@@ -29,9 +29,10 @@ use crate::session::Service;
 /// | --- | --- | --- | --- |
 /// | the loop's thread, for completions | the kernel | the loop's thread, or [workers](ServerBuilder::workers); jobs: the pool, or the workers | the kernel |
 ///
-/// The cheapest model where it can be had: under load there is one system call for dozens of
-/// requests, not two for each. Choose it on kernels from 6.1 on, which need not keep io_uring from
-/// programs (many containers do). Where it is missing the loop's own thread does the operations when
+/// One system call does for all requests of a turn, from two to dozens, where
+/// [`SingleLoop`](super::SingleLoop) makes two for each; in processor time the two come out about
+/// even (docs/benchmarks.md). Choose it where system calls are dear or connections many and busy, on
+/// kernels from 6.1 on, which need not keep io_uring from programs (many containers do). Where it is missing the loop's own thread does the operations when
 /// sockets are ready ([`EmulatedProactor`](super::EmulatedProactor)), which
 /// [`driver`](Self::driver) and [`fallback`](Self::fallback) tell.
 ///
