@@ -41,9 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn serve(cx: &mut Cx<'_>, socket: OwnedFd) {
     let socket = TcpStream::from(socket);
-    // A line that came in two parts goes back in two: the second is not to wait, up to 40 ms, until
-    // the peer has confirmed the first. Refused, it would only be slower.
-    let _ = socket.set_nodelay(true);
+    let _ = socket.set_nodelay(true); // Refused, short parts wait for the peer to confirm.
     let receive = Operation::Receive {
         socket: Arc::new(socket.into()),
         buffer: Vec::with_capacity(4096),
