@@ -7,7 +7,6 @@
 
 use std::error::Error;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use windlass::Disposition::{self, Keep, Remove};
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let accept = Operation::Accept { listener, repeat };
     event_loop.start(accept, |(), cx, completion| {
         if let Ok(Outcome::Accepted(socket)) = completion.result {
-            serve(cx, socket);
+            serve(cx, socket.into());
         }
     })?;
     event_loop.on_signal(Signal::INT, |(), cx, _| {
@@ -39,9 +38,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn serve(cx: &mut Cx<'_>, socket: OwnedFd) {
-    let socket = TcpStream::from(socket);
-    let _ = socket.set_nodelay(true); // Refused, short parts wait for the peer to confirm.
+fn serve(cx: &mut Cx<'_>, socket: TcpStream) {
+    // A short part does not wait, up to 40 ms, until the peer has confirmed the one before.
+    let _ = socket.set_nodelay(true);
     let receive = Operation::Receive {
         socket: Arc::new(socket.into()),
         buffer: Vec::with_capacity(4096),
