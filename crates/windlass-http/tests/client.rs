@@ -296,7 +296,10 @@ fn what_cannot_be_sent_is_refused_at_once() {
     assert!(state.results.is_empty());
 }
 
-/// Pauses after each piece, and resumes a turn later.
+/// How long the server may be silent while the response is not paused.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Pauses after the head for longer than a server may be silent, and a moment after each piece.
 struct Slow {
     client: Rc<RefCell<Option<Client<'static>>>>,
     id: Rc<Cell<Option<windlass_http::client::RequestId>>>,
@@ -304,9 +307,9 @@ struct Slow {
 }
 
 impl Slow {
-    fn pause(&self, cx: &mut Context<'_, 'static, State>) -> Flow {
+    fn pause(&self, cx: &mut Context<'_, 'static, State>, time: Duration) -> Flow {
         let (client, id) = (Rc::clone(&self.client), Rc::clone(&self.id));
-        cx.after(Duration::from_millis(1), move |_, cx| {
+        cx.after(time, move |_, cx| {
             let client = client.borrow().clone().expect("set");
             client.resume(cx, id.get().expect("set"));
         })
@@ -323,7 +326,7 @@ impl ResponseHandler<'static, State> for Slow {
         head: &ResponseHead<'_>,
     ) -> Flow {
         state.log.push(format!("head {}", head.status()));
-        self.pause(cx)
+        self.pause(cx, IDLE_TIMEOUT * 5 / 4)
     }
 
     fn body(
@@ -334,7 +337,7 @@ impl ResponseHandler<'static, State> for Slow {
     ) -> Flow {
         self.received += piece.len();
         state.log.push("piece".to_owned());
-        self.pause(cx)
+        self.pause(cx, Duration::from_millis(1))
     }
 
     fn end(
@@ -353,7 +356,7 @@ fn a_streamed_response_waits_for_its_handler() {
     let server = own_server();
     let mut config = ClientConfig::default();
     // A paused response is not an idle one.
-    config.timeouts.idle = Some(Duration::from_millis(200));
+    config.timeouts.idle = Some(IDLE_TIMEOUT);
     let state = run(config, |client, event_loop| {
         let id = Rc::new(Cell::new(None));
         let handler = Slow {

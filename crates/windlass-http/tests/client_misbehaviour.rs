@@ -473,7 +473,7 @@ fn a_source_that_has_nothing_is_asked_again_after_resume() {
     });
     let mut config = config();
     // Nobody is slow but the program.
-    config.timeouts.idle = Some(Duration::from_millis(20));
+    config.timeouts.idle = Some(Duration::from_secs(1));
     let state = run(config, |client, event_loop| {
         let mut asked = 0;
         let source = move |piece: &mut Vec<u8>| {
@@ -493,7 +493,7 @@ fn a_source_that_has_nothing_is_asked_again_after_resume() {
         let id = client.send(event_loop, request, keep).expect("sent");
         let own = client.clone();
         event_loop
-            .after(Duration::from_millis(100), move |_, cx| {
+            .after(Duration::from_millis(1250), move |_, cx| {
                 assert!(own.resume(cx, id));
             })
             .expect("room");

@@ -42,7 +42,7 @@ fn start(change: impl FnOnce(&mut HttpConfig, &mut Limits)) -> Server {
 fn ends_after(client: &mut Client, since: Instant) -> Vec<u8> {
     let sent = client.read_all();
     let took = since.elapsed();
-    assert!(took >= SHORT && took < Duration::from_secs(10), "{took:?}");
+    assert!(took >= SHORT && took < PATIENCE / 2, "{took:?}");
     sent
 }
 
@@ -86,7 +86,7 @@ fn pf33_idle_connection_is_closed() {
     let since = Instant::now();
     // The loop's clock may be a turn old.
     assert!(client.read_all().is_empty());
-    assert!(since.elapsed() < Duration::from_secs(10));
+    assert!(since.elapsed() < PATIENCE / 2);
     server.stop();
 }
 
@@ -110,13 +110,19 @@ fn pf33_client_that_stops_reading_is_cut() {
     let server = start(|_, limits| limits.write_stall_timeout = Some(SHORT));
     let mut client = server.connect();
     client.get("/big");
-    let (addr, since) = (server.addr, Instant::now());
-    // All others are served meanwhile.
-    while since.elapsed() < 2 * SHORT {
-        let mut other = Client::new(std::net::TcpStream::connect(addr).expect("connect"));
+    let serve_another = || {
+        let mut other = server.connect();
         other.get("/a");
         assert_eq!(other.answer().2, b"/a");
+    };
+    // After this one, the first is stuck; all others are served meanwhile.
+    serve_another();
+    let since = Instant::now();
+    while since.elapsed() < 2 * SHORT {
+        serve_another();
     }
+    // Its time was over before this one came.
+    serve_another();
     let report = server.stop();
     assert_eq!((report.write_stalls, report.cut), (1, 0));
 }

@@ -7,7 +7,6 @@
 
 use std::error::Error;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use windlass::Disposition::{self, Keep, Remove};
@@ -28,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let accept = Operation::Accept { listener, repeat };
     event_loop.start(accept, |(), cx, completion| {
         if let Ok(Outcome::Accepted(socket)) = completion.result {
-            serve(cx, socket);
+            serve(cx, socket.into());
         }
     })?;
     event_loop.on_signal(Signal::INT, |(), cx, _| {
@@ -39,10 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn serve(cx: &mut Cx<'_>, socket: OwnedFd) {
-    let socket = TcpStream::from(socket);
-    // A line that came in two parts goes back in two: the second is not to wait, up to 40 ms, until
-    // the peer has confirmed the first. Refused, it would only be slower.
+fn serve(cx: &mut Cx<'_>, socket: TcpStream) {
+    // A short part does not wait, up to 40 ms, until the peer has confirmed the one before.
     let _ = socket.set_nodelay(true);
     let receive = Operation::Receive {
         socket: Arc::new(socket.into()),
