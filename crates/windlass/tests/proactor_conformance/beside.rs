@@ -10,7 +10,7 @@ use windlass::Disposition::{Keep, Remove};
 use windlass::StopReason;
 use windlass::event_loop::{CompletionOptions, Context, EventHandler, Signal};
 use windlass::proactor::{Completion, Operation};
-use windlass::{Disposition, Happened};
+use windlass::{Disposition, EventId, Happened};
 use windlass_sys::fd::Blocking;
 
 use crate::harness::{
@@ -158,10 +158,8 @@ pub(crate) fn posts_and_watched_descriptors_work_beside_operations(make: Make) {
     }
 }
 
-pub(crate) fn of_a_quiet_send_failures_are_told_and_what_is_asked_for(make: Make) {
-    let mut subject = Subject::new(make);
-    let (socket, mut peer) = std::os::unix::net::UnixStream::pair().expect("pair");
-    let socket = shared(socket);
+/// An event whose handler counts its calls, and gathers the completions of its operations.
+fn gathering_event(subject: &mut Subject) -> EventId {
     let handler = |world: &mut World, cx: &mut Context<'_, 'static, World>, _: Happened| {
         world.ticks += 1;
         let event = cx.event();
@@ -170,10 +168,17 @@ pub(crate) fn of_a_quiet_send_failures_are_told_and_what_is_asked_for(make: Make
         }
         Keep
     };
-    let event = subject
+    subject
         .event_loop
         .completion_event(Box::new(handler), CompletionOptions::default())
-        .expect("event");
+        .expect("event")
+}
+
+pub(crate) fn of_a_quiet_send_failures_are_told_and_what_is_asked_for(make: Make) {
+    let mut subject = Subject::new(make);
+    let (socket, mut peer) = std::os::unix::net::UnixStream::pair().expect("pair");
+    let socket = shared(socket);
+    let event = gathering_event(&mut subject);
     let quiet = |subject: &mut Subject, content: &[u8]| {
         let operation = send(&socket, content);
         let started = subject.event_loop.start_quietly_for(event, operation);
@@ -228,17 +233,7 @@ pub(crate) fn a_quiet_send_that_the_socket_does_not_take_is_sent_later_or_cancel
         filled += count;
     }
     let socket = shared(socket);
-    let handler = |world: &mut World, cx: &mut Context<'_, 'static, World>, _: Happened| {
-        let event = cx.event();
-        while let Some(completion) = cx.next_completion(event) {
-            world.done.push_back(completion);
-        }
-        Keep
-    };
-    let event = subject
-        .event_loop
-        .completion_event(Box::new(handler), CompletionOptions::default())
-        .expect("event");
+    let event = gathering_event(&mut subject);
     let quiet = |subject: &mut Subject| {
         let operation = send(&socket, b"late");
         let started = subject.event_loop.start_quietly_for(event, operation);
