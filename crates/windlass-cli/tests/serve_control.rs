@@ -126,7 +126,8 @@ fn activated(listener: &TcpListener, arguments: &str) -> Command {
         "exec 3<&{}; LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" serve {arguments} \"$@\"",
         listener.as_raw_fd()
     );
-    let mut command = Command::new("sh");
+    // Other shells take descriptors of one digit only, and other tests have some open.
+    let mut command = Command::new("bash");
     command
         .args(["-c", &script, env!("CARGO_BIN_EXE_windlass")])
         .arg(site());
