@@ -300,7 +300,8 @@ impl Ring {
             }
         }
         let has_news =
-            self.take_hurry() || !self.ready.is_empty() || !self.io.completion().is_empty();
+            self.is_hurried() || !self.ready.is_empty() || !self.io.completion().is_empty();
+        let asked = timeout;
         let timeout = if has_news {
             Some(Duration::ZERO)
         } else {
@@ -311,7 +312,9 @@ impl Ring {
             return Ok(WaitEnd::Completions);
         }
         match self.enter(want, timeout)? {
-            WaitEnd::Later if want > 0 => self.retreat(timeout),
+            WaitEnd::Later if asked != Some(Duration::ZERO) && self.ready.is_empty() => {
+                self.retreat(asked)
+            }
             ended => Ok(ended),
         }
     }

@@ -20,8 +20,8 @@ pub(super) struct AtOnce {
     sends: VecDeque<(u64, OpId)>,
     /// How many entries the submission queue has been given.
     pushed: u64,
-    /// Somebody waits for one of them.
-    is_hurried: bool,
+    /// Somebody waits for those with lower numbers.
+    hurried_to: u64,
 }
 
 impl AtOnce {
@@ -48,31 +48,40 @@ impl Ring {
     pub fn start_at_once(&mut self, operation: Operation) -> OpId {
         let is_possible = matches!(operation, Operation::Send { .. })
             && self.owner.is_this_process()
+            // Some kernels before 6.1 may lose count of what was sent of a send that then would wait.
+            && self.abilities.tells_of_work
             && self.overflow.is_empty()
             && !self.io.submission().is_full();
         if !is_possible {
             return self.start(operation);
         }
         let id = self.flights.insert(Flight::at_once(operation));
-        self.at_once.sends.push_back((self.at_once.pushed, id));
+        let number = self.at_once.pushed;
         self.submit(id);
+        // Without an entry it has failed already.
+        if self.at_once.pushed > number {
+            self.at_once.sends.push_back((number, id));
+        }
         id
     }
 
-    /// Has the next [`wait`](Self::wait) not wait if `id` was started
-    /// [at once](Self::start_at_once): somebody waits for its end after all.
+    /// Has no [`wait`](Self::wait) wait until the end of `id` is told, if it was started
+    /// [at once](Self::start_at_once): somebody waits for it after all.
     pub fn hurry(&mut self, id: OpId) {
-        if let Some(flight) = self.flights.get_mut(id) {
-            self.at_once.is_hurried |= flight.stage == Stage::AtOnce;
+        if let Some(flight) = self.flights.get_mut(id)
+            && flight.stage == Stage::AtOnce
+        {
+            self.at_once.hurried_to = self.at_once.pushed;
         }
     }
 
     /// Whether the end of a send at once is to be told, rather than waited for what else comes.
     #[inline]
-    pub(super) fn take_hurry(&mut self) -> bool {
-        let is_hurried = std::mem::take(&mut self.at_once.is_hurried);
-        let count = self.at_once.sends.len();
-        is_hurried || count > 0 && count == self.flights.len()
+    pub(super) fn is_hurried(&self) -> bool {
+        let Some((oldest, _)) = self.at_once.sends.front() else {
+            return false;
+        };
+        *oldest < self.at_once.hurried_to || self.at_once.sends.len() == self.flights.len()
     }
 
     /// Hands out the sends at once that the kernel has taken, when all its answers were looked at.

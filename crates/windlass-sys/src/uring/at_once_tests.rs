@@ -6,9 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tests::{LONG, Subject, bytes, pair, receive, with_ring};
+use super::tests::{self, LONG, Subject, bytes, pair, receive};
 use super::*;
 use crate::operation::SharedFd;
+
+/// Rings that send at once.
+fn with_ring(test: impl Fn(Subject)) {
+    tests::with_ring(|subject| {
+        if subject.ring.abilities.tells_of_work {
+            test(subject);
+        }
+    });
+}
 
 fn send(socket: &SharedFd, payload: &[u8]) -> Operation {
     Operation::Send {
@@ -101,6 +110,49 @@ fn a_send_at_once_that_is_hurried_is_not_waited_for() {
 }
 
 #[test]
+fn pf_19_a_hurry_outlasts_submissions_that_fail() {
+    with_ring(|mut subject| {
+        let (socket, _peer) = pair();
+        subject.ring.start(receive(&socket, 1));
+        subject.turn(Some(Duration::ZERO));
+        let sending = subject.ring.start_at_once(send(&socket, b"one"));
+        subject.ring.hurry(sending);
+        let errors = [libc::EAGAIN, libc::EBUSY, libc::EINTR];
+        subject.ring.fail_next_submissions(&errors);
+        let found = subject.next();
+        assert_eq!((found.id, bytes(&found)), (sending, 3));
+    });
+}
+
+#[test]
+fn pf_19_while_the_kernel_takes_no_send_at_once_the_ring_rests() {
+    with_ring(|mut subject| {
+        let (socket, _peer) = pair();
+        let sending = subject.ring.start_at_once(send(&socket, b"one"));
+        subject.ring.fail_next_submissions(&[libc::EAGAIN; 10]);
+        let enters = subject.ring.counters().enters;
+        let begun = std::time::Instant::now();
+        assert_eq!(subject.next().id, sending);
+        // Each of the ten was followed by a rest, which is a call itself.
+        assert!(begun.elapsed() >= 10 * RETRY);
+        assert_eq!(subject.ring.counters().enters - enters, 10 + 1);
+    });
+}
+
+#[test]
+fn without_deferred_work_a_send_at_once_is_an_ordinary_one() {
+    tests::with_ring(|mut subject| {
+        let (socket, mut peer) = pair();
+        let sending = subject.ring.start_at_once(send(&socket, b"any"));
+        let found = subject.next();
+        assert_eq!((found.id, bytes(&found)), (sending, 3));
+        let mut got = [0; 3];
+        peer.read_exact(&mut got).expect("read");
+        assert_eq!(&got, b"any");
+    });
+}
+
+#[test]
 fn of_a_send_at_once_that_the_socket_takes_a_part_of_the_part_is_told() {
     with_ring(|mut subject| {
         let (socket, mut peer) = pair();
@@ -159,10 +211,13 @@ fn of_a_send_at_once_that_fails_the_error_is_told() {
         let error = found.result.as_ref().expect_err("nobody is there");
         assert_eq!(error.raw_os_error(), Some(libc::EPIPE));
         assert_eq!(found.into_buffer(), b"to nobody");
-        // What can't be sent at all.
+        // What can't be sent at all; nothing is left of it that would keep the ring from sleeping.
+        let (other, _other_peer) = pair();
+        subject.ring.start(receive(&other, 1));
         let sending = subject.ring.start_at_once(send(&socket, b""));
         let found = subject.next();
         assert_eq!((found.id, found.result.is_err()), (sending, true));
+        subject.must_fall_asleep();
     });
 }
 

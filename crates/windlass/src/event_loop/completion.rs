@@ -109,7 +109,7 @@ impl<'l, S: 'l> Reactor<'l, S> {
     /// As [`start_for`](Self::start_for), but of a completion that only says that all went well
     /// nobody is told: the operation is dropped, and [`event_of`](Self::event_of) knows it no
     /// longer. The buffer of such a send waits in the loop for [`take_buffer`](Self::take_buffer),
-    /// unless it is large (4 KiB) or there are many. That is of sends and writes of one payload,
+    /// unless it is large (2 KiB) or there are many. That is of sends and writes of one payload,
     /// shutdowns, closes and syncs; of one that failed or moved less than its payload, and of all
     /// other operations, the handler is told as usual.
     ///

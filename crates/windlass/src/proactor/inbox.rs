@@ -27,7 +27,7 @@ pub(crate) struct Inbox {
 /// So many buffers are kept at most: as many as one turn needs, and more are seldom of use.
 const SPARES_MAX: usize = 256;
 /// A buffer that grew beyond this is not kept.
-const SPARE_BYTES_MAX: usize = 4096;
+const SPARE_BYTES_MAX: usize = 2048;
 const NONE: u32 = u32::MAX;
 
 /// An operation in flight.
