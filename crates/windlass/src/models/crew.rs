@@ -28,6 +28,7 @@ mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use windlass_core::{EventId, Instant, Trigger};
@@ -118,14 +119,19 @@ impl<V: Service> Crew<V> {
         self.book.note_listener_closed();
     }
 
-    /// Ends all connections, and the set: threads end when they have done what they do.
+    /// Ends all connections, and the set: threads end when they have done what they do. A panic of a
+    /// session that is dropped is passed on when all is cut.
     fn cut(&self) {
+        let mut panicked = None;
         for noted in self.book.begin_cut() {
-            // Gone: it has ended by itself.
-            let removed = self.handles.remove_handle(noted.event);
-            if removed == Ok(false) {
+            // It drops the session, if no thread is at it.
+            let remove = AssertUnwindSafe(|| self.handles.remove_handle(noted.event));
+            match catch_unwind(remove) {
                 // It ends when it is back.
-                self.book.note_lasting(noted.socket);
+                Ok(Ok(false)) => self.book.note_lasting(noted.socket),
+                // If it was gone, it has ended by itself.
+                Ok(_) => {}
+                Err(panic) => panicked = Some(panic),
             }
         }
         self.book.ring_all();
@@ -134,6 +140,9 @@ impl<V: Service> Crew<V> {
         }
         self.handles.stop();
         self.watch.note_cut();
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
     }
 
     fn duplicate_listeners(&self) -> io::Result<Vec<OwnedFd>> {

@@ -194,6 +194,8 @@ impl<P, D: Poller> Kernel<P, D> {
         }
         loop {
             if shared.is_stopped {
+                // Of handles that were removed meanwhile: their handlers can be dropped then.
+                self.apply(&mut shared);
                 self.release(shared, Wake::default());
                 return Work::Over;
             }
@@ -461,6 +463,10 @@ impl<P, D: Poller> Kernel<P, D> {
     fn stop_all(&self, shared: &mut Shared<P, D>) {
         shared.is_stopped = true;
         while let Some(thread) = shared.ranks.wake_any() {
+            thread.unpark();
+        }
+        // Whoever was chosen to be woken may never be: a promotion can be forgotten.
+        if let Some(thread) = shared.ranks.thread_coming() {
             thread.unpark();
         }
         if shared.waiting.is_some() {

@@ -238,3 +238,30 @@ fn what_cannot_be_watched_is_refused() {
     );
     assert!(handles.is_empty());
 }
+
+#[test]
+fn what_was_removed_is_dropped_though_the_set_is_stopped_at_once() {
+    for backend in Backend::ALL {
+        for _ in 0..50 {
+            let set = set_on(backend);
+            let handles = set.handles();
+            let (mut near, far) = UnixStream::pair().unwrap();
+            let event = handles
+                .watch(far, HandleOptions::default(), |(), _, _, _| {
+                    Disposition::Keep
+                })
+                .unwrap();
+            thread::scope(|scope| {
+                let leader = scope.spawn(|| set.join(&mut ()).unwrap());
+                wait_until("it waits", || set.counters().waits > 0);
+                assert!(handles.remove_handle(event).is_ok());
+                handles.stop();
+                leader.join().unwrap();
+            });
+            // The set is still there, its handler is not.
+            near.set_read_timeout(Some(Duration::from_secs(20)))
+                .unwrap();
+            assert_eq!(near.read(&mut [0]).unwrap(), 0, "{backend}");
+        }
+    }
+}

@@ -202,3 +202,36 @@ fn a_panic_between_events_leaves_the_set_to_the_others() {
         wait_until("another thread", || calls.load(Ordering::SeqCst) == 1);
     });
 }
+
+#[test]
+fn a_stop_ends_all_threads_though_a_promotion_was_forgotten() {
+    for _ in 0..20 {
+        let set = set();
+        let handles = set.handles();
+        let peers = [(); 2].map(|()| {
+            let (near, far) = UnixStream::pair().unwrap();
+            set.handles()
+                .watch(far, HandleOptions::default(), |(), _, _, _| {
+                    Disposition::Remove
+                })
+                .unwrap();
+            near
+        });
+        thread::scope(|scope| {
+            let leader = scope.spawn(|| {
+                let mut follower = set.follow();
+                if let Some(led) = follower.wait_for_event().unwrap() {
+                    std::mem::forget(led);
+                }
+            });
+            wait_until("it leads", || set.counters().waits > 0);
+            let other = scope.spawn(|| set.join(&mut ()).unwrap());
+            // It may be asleep by then, so that the leader chooses it for the second event.
+            thread::sleep(Duration::from_millis(1));
+            drop(peers);
+            leader.join().unwrap();
+            handles.stop();
+            other.join().unwrap();
+        });
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -185,8 +185,11 @@ impl<V: Service> CrewServer<V> {
         let indices: Vec<_> = threads.iter().map(|&(index, _)| index).collect();
         // A job that was cut may never end.
         let at_job = |index| crew.seats.get(index).is_some_and(Seat::is_at_job);
+        let mut panicked = None;
         while crew.watch.wait(&indices, at_job) == Due::Cut {
-            crew.cut();
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| crew.cut())) {
+                panicked = Some(panic);
+            }
         }
         crew.book.shut_down_lasting();
         let mut ended = Ok(());
@@ -196,6 +199,9 @@ impl<V: Service> CrewServer<V> {
                 let ran = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
                 ended = ended.and(ran);
             }
+        }
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
         }
         ended.and(started)
     }

@@ -1,7 +1,8 @@
 //! The watch over a crew: how far a stop has come, and which threads have ended.
 //!
 //! The thread that runs the server is none of the crew: it waits here, calls no session, and so cuts
-//! at the deadline of a stop, and gives up, whatever the threads are stuck in.
+//! at the deadline of a stop, and gives up, whatever the threads are stuck in. It does drop the
+//! sessions that it cuts: one whose drop waits for a thread that is stuck holds it up as well.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

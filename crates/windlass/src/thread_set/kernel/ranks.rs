@@ -210,6 +210,11 @@ impl Ranks {
         std::mem::take(&mut self.members[me.0].is_called)
     }
 
+    /// The thread that was chosen to be woken, and has not looked yet.
+    pub(super) fn thread_coming(&self) -> Option<Thread> {
+        self.members[self.coming?.0].thread.clone()
+    }
+
     /// Wakes all that sleep, one after the other.
     pub(super) fn wake_any(&mut self) -> Option<Thread> {
         let member = self.parked.last().copied().or(self.standby);
