@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::tests::{self, LONG, Subject, bytes, pair, receive};
+use super::tests::{self, LONG, Subject, bytes, must_read, pair, receive};
 use super::*;
 use crate::operation::SharedFd;
 
@@ -146,9 +146,7 @@ fn without_deferred_work_a_send_at_once_is_an_ordinary_one() {
         let sending = subject.ring.start_at_once(send(&socket, b"any"));
         let found = subject.next();
         assert_eq!((found.id, bytes(&found)), (sending, 3));
-        let mut got = [0; 3];
-        peer.read_exact(&mut got).expect("read");
-        assert_eq!(&got, b"any");
+        must_read(&mut peer, b"any");
     });
 }
 
@@ -235,9 +233,7 @@ fn pf_19_sends_at_once_that_the_kernel_does_not_take_yet_are_not_told_of() {
         }
         let found = subject.next();
         assert_eq!((found.id, bytes(&found)), (sending, 5));
-        let mut got = [0; 5];
-        peer.read_exact(&mut got).expect("read");
-        assert_eq!(&got, b"later");
+        must_read(&mut peer, b"later");
     });
 }
 

@@ -1,28 +1,13 @@
 //! Rings after fork(2): what a child may do with its parent's.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::tests::{LONG, pair, receive};
 use super::*;
 use crate::operation::{Payload, SharedFd};
 use crate::own_process::{alone, beside_a_fork, in_fork};
-
-const LONG: Option<Duration> = Some(Duration::from_secs(20));
-
-fn pair() -> (SharedFd, UnixStream) {
-    let (ours, theirs) = UnixStream::pair().expect("pair");
-    (Arc::new(OwnedFd::from(ours)), theirs)
-}
-
-fn receive(socket: &SharedFd) -> Operation {
-    Operation::Receive {
-        socket: Arc::clone(socket),
-        buffer: Vec::with_capacity(16),
-    }
-}
 
 fn send(socket: &SharedFd) -> Operation {
     Operation::Send {
@@ -101,7 +86,7 @@ fn a_child_is_refused_and_its_parent_undisturbed() {
         |mut ring| {
             let (socket, mut peer) = pair();
             let (other, mut other_peer) = pair();
-            let id = ring.start(receive(&socket));
+            let id = ring.start(receive(&socket, 16));
             let pools = BufferPools::new();
             ring.wait(&pools, Some(Duration::ZERO)).expect("wait");
 
@@ -146,7 +131,7 @@ fn a_child_that_drops_a_ring_leaves_the_parents() {
         let mut ring = Some(ring);
         let pools = BufferPools::new();
         let ours = ring.as_mut().expect("there");
-        ours.start(receive(&socket));
+        ours.start(receive(&socket, 16));
         ours.wait(&pools, Some(Duration::ZERO)).expect("wait");
         in_fork(|| drop(ring.take()));
         peer.write_all(b"parent").expect("write");
@@ -161,7 +146,7 @@ fn a_ring_that_was_made_anew_is_the_childs_and_not_the_grandchilds() {
     with_rings(name, |mut ring| {
         let (socket, mut peer) = pair();
         let pools = BufferPools::new();
-        let before = ring.start(receive(&socket));
+        let before = ring.start(receive(&socket, 16));
         ring.wait(&pools, Some(Duration::ZERO)).expect("wait");
         in_fork(|| {
             let refused = ring.start(send(&socket));
@@ -179,7 +164,7 @@ fn a_ring_that_was_made_anew_is_the_childs_and_not_the_grandchilds() {
             );
 
             let (own, mut own_peer) = pair();
-            let id = ring.start(receive(&own));
+            let id = ring.start(receive(&own, 16));
             ring.wait(&pools, Some(Duration::ZERO)).expect("wait");
             let (other, _other_peer) = pair();
             in_fork(|| try_everything(&mut ring, id, &other));

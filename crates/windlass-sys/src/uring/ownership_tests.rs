@@ -1,18 +1,15 @@
 //! Who owns what: memory and operations that safe code must not get at while the kernel does.
 
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use rustix::fs::Statx;
 
 use super::flight::{Found, Next};
+use super::tests::{pair, receive};
 use super::*;
 use crate::epoll;
-use crate::operation::SharedFd;
 
 fn ring() -> Option<Ring> {
     match Ring::open(RingOptions::default()) {
@@ -21,18 +18,6 @@ fn ring() -> Option<Ring> {
             println!("skipped: {reason}");
             None
         }
-    }
-}
-
-fn pair() -> (SharedFd, UnixStream) {
-    let (ours, theirs) = UnixStream::pair().expect("pair");
-    (Arc::new(OwnedFd::from(ours)), theirs)
-}
-
-fn receive(socket: &SharedFd) -> Operation {
-    Operation::Receive {
-        socket: Arc::clone(socket),
-        buffer: Vec::with_capacity(8),
     }
 }
 
@@ -55,7 +40,7 @@ fn pools_of_one_ring_are_refused_by_another() {
 fn an_operation_in_flight_is_completed_by_the_kernel_alone() {
     let Some(mut ring) = ring() else { return };
     let (socket, _peer) = pair();
-    let id = ring.start(receive(&socket));
+    let id = ring.start(receive(&socket, 8));
     let pools = BufferPools::new();
     let injected = catch_unwind(AssertUnwindSafe(|| {
         ring.inject_completion(&pools, id.to_bits(), 8, 0)
@@ -71,7 +56,7 @@ fn a_ring_in_another_thread_keeps_what_it_can_not_end() {
         return;
     }
     let (socket, _peer) = pair();
-    let id = ring.start(receive(&socket));
+    let id = ring.start(receive(&socket, 8));
     let waited = ring.wait(&BufferPools::new(), Some(Duration::ZERO));
     waited.expect("wait");
     let mut ring = thread::spawn(move || {
@@ -92,7 +77,7 @@ fn a_ring_in_another_thread_keeps_what_it_can_not_end() {
 fn what_was_never_submitted_comes_back_from_a_new_ring() {
     let Some(mut ring) = ring() else { return };
     let (socket, _peer) = pair();
-    ring.start(receive(&socket));
+    ring.start(receive(&socket, 8));
     let back = ring.reinit(&BufferPools::new()).expect("reinit");
     assert_eq!((back.len(), ring.in_flight()), (1, 0));
     assert!(back[0].is_cancelled() && !back[0].has_more(), "{back:?}");

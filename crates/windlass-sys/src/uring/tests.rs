@@ -88,6 +88,13 @@ pub(super) fn pair() -> (SharedFd, UnixStream) {
     (Arc::new(OwnedFd::from(ours)), theirs)
 }
 
+/// Reads what must be the next that was sent.
+pub(super) fn must_read(peer: &mut UnixStream, expected: &[u8]) {
+    let mut got = vec![0; expected.len()];
+    peer.read_exact(&mut got).expect("read");
+    assert_eq!(got, expected);
+}
+
 pub(super) fn bytes(completion: &Completion) -> usize {
     match &completion.result {
         Ok(Outcome::Bytes(count)) => *count,
@@ -114,9 +121,7 @@ fn what_is_sent_is_received_and_buffers_come_back() {
         let sent = subject.next();
         assert_eq!(bytes(&sent), 5);
         assert_eq!(sent.into_buffer(), b"hello");
-        let mut got = [0; 5];
-        peer.read_exact(&mut got).expect("read");
-        assert_eq!(&got, b"hello");
+        must_read(&mut peer, b"hello");
 
         let id = subject.ring.start(receive(&socket, 16));
         peer.write_all(b"abc").expect("write");
