@@ -71,12 +71,10 @@ impl<V: Service> CompletionConnection<V> {
         if (awaits_sent || transport.is_probing())
             && let Some(operation) = transport.quiet_send()
         {
-            if cx.wake_for(operation) {
-                transport.note_asked_for();
-            } else {
-                // It is complete already. The event exists: its handler runs.
-                let _ = cx.activate(event, 1);
-            }
+            // What was over was noted before.
+            let is_in_flight = cx.wake_for(operation);
+            debug_assert!(is_in_flight, "its completion was missed");
+            transport.note_asked_for();
         }
         while let Some(wish) = transport.next_wish(wants_input, awaits_sent) {
             let started = match wish {
